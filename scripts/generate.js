@@ -1,0 +1,1 @@
+// Generates the codecs of src/protocol/generated from the schemas.

@@ -1,0 +1,81 @@
+/**
+ * Transport: sockets, frames and what leaves. `transport=native` implements it over the addon's own epoll set.
+ *
+ * A tick is one pass over all connections that have something to say: onAccept / onFrame / onBadFrame / onClose calls,
+ * then one onTickEnd. What is sent before onTickEnd returns leaves in the same tick.
+ */
+import type { Part } from '../log/log.ts';
+
+/** Names one connection of one transport for ever: descriptors are reused, ids are not. */
+export type ConnectionId = number;
+
+export interface Peer {
+  readonly listener: number;
+  readonly remoteAddress: string;
+  readonly remotePort: number;
+  /** The local address that the client reached. */
+  readonly localAddress: string;
+  readonly localPort: number;
+}
+
+export type CloseReason = 'peer' | 'reset' | 'idle' | 'local' | 'bad-frame' | 'send-overflow' | 'error';
+
+export interface TransportHandler {
+  onAccept(connection: ConnectionId, peer: Peer): void;
+  /** One whole request without its length prefix. The bytes are valid until the tick ends: what must live longer is
+   * copied. */
+  onFrame(connection: ConnectionId, bytes: Uint8Array, start: number, end: number): void;
+  /** A length that no Kafka peer sends (negative, 0, or above maxFrameBytes). `bytes` holds what arrived, from the
+   * length on, at most 64 bytes. The connection is closed by the transport afterwards. */
+  onBadFrame(connection: ConnectionId, bytes: Uint8Array, start: number, end: number): void;
+  onClose(connection: ConnectionId, reason: CloseReason): void;
+  /** All connections that had something to say were heard: write, wake, answer. */
+  onTickEnd(): void;
+}
+
+export interface TransportOptions {
+  /** Largest frame, bytes (socket.request.max.bytes). */
+  readonly maxFrameBytes: number;
+  /** Bytes queued to one connection past which its reads stop until it drains. */
+  readonly maxQueuedBytes: number;
+  /** 'auto' copies on loopback and uses sendfile(2) elsewhere. */
+  readonly fetchPath: 'auto' | 'sendfile' | 'copy';
+  readonly sendBufferBytes: number;
+  readonly receiveBufferBytes: number;
+}
+
+export interface TransportStats {
+  readonly connections: number;
+  readonly bytesReceived: number;
+  readonly bytesSent: number;
+  readonly bytesBySendfile: number;
+  readonly bytesByCopy: number;
+  /** Bytes waiting in send queues, file ranges included. */
+  readonly bytesQueued: number;
+  /** Bytes held for frames that are not complete. */
+  readonly bytesPartial: number;
+}
+
+export interface Transport {
+  readonly name: 'native' | 'js';
+  start(handler: TransportHandler): void;
+  /** Listens; port 0 takes a free one. Throws ADDRESS_IN_USE and IO. Accepts once start() was called. */
+  listen(host: string, port: number): { listener: number; port: number };
+  /** Stops or resumes accepting on a listener (max.connections). */
+  setAccepting(listener: number, accepting: boolean): void;
+  /** Queues one whole response, length prefix included. Parts that are bytes are copied or kept: the caller may reuse
+   * them once the call returns. A connection that is gone swallows it. */
+  send(connection: ConnectionId, parts: readonly Part[]): void;
+  /** Writes what is queued as far as sockets take it. A tick does this by itself; callers outside one do it. */
+  flush(): void;
+  /** Stops reading a connection, or goes on: the bound on requests that wait. */
+  setReading(connection: ConnectionId, reading: boolean): void;
+  /** Closes after what is queued has left (drain), or at once. onClose follows, with 'local'. */
+  closeConnection(connection: ConnectionId, drain: boolean): void;
+  /** Closes connections that neither received nor sent for idleMs; onClose('idle') follows. */
+  closeIdle(idleMs: number): void;
+  stats(): TransportStats;
+  closeListener(listener: number): void;
+  /** Closes listeners and connections (draining up to drainMs), releases all handles. Idempotent. */
+  close(drainMs: number): Promise<void>;
+}

@@ -1,0 +1,173 @@
+/**
+ * The interfaces of a log, its engine and the files around it. `engine=native` implements them over the addon;
+ * everything above this folder uses these types only.
+ *
+ * Offsets, positions, sizes and timestamps (ms since the epoch) are numbers, exact up to 2^53.
+ */
+import type { BroadsheetError } from '../runtime/errors.ts';
+
+/** A run of bytes in a segment file. Valid until the end of the tick in which it was read; sending it takes a
+ * reference of its own, so that a deleted segment stays readable until the last byte is sent. */
+export interface FileRange {
+  /** Handle of an open segment file in the engine's table. */
+  readonly segment: number;
+  readonly position: number;
+  /** Bytes; > 0. */
+  readonly length: number;
+}
+
+/** One piece of a response: bytes that were encoded, or a range of a file that the kernel sends. */
+export type Part = Uint8Array | FileRange;
+
+export interface LogOptions {
+  readonly segmentBytes: number;
+  readonly segmentMs: number;
+  /** Maximum size in bytes of each index file (segment.index.bytes). */
+  readonly indexBytes: number;
+  /** Bytes of log between two index entries (index.interval.bytes). */
+  readonly indexIntervalBytes: number;
+}
+
+export interface OpenOptions extends LogOptions {
+  /** First offset that readers may see; from log-start-offset-checkpoint. */
+  readonly logStartOffset: number;
+  /** Everything below was flushed; from recovery-point-offset-checkpoint. */
+  readonly recoveryPoint: number;
+  /** After a clean stop nothing is scanned. */
+  readonly cleanShutdown: boolean;
+  /** Now, ms since the epoch: the base of segment.ms for an empty segment. */
+  readonly now: number;
+}
+
+/** What recovery did. */
+export interface RecoveryReport {
+  readonly bytesScanned: number;
+  /** Bytes cut off the end because they did not check out. */
+  readonly bytesTruncated: number;
+  readonly indexesRebuilt: number;
+}
+
+/** Header facts of one stored batch. */
+export interface BatchInfo {
+  readonly baseOffset: number;
+  readonly lastOffset: number;
+  readonly maxTimestamp: number;
+  readonly producerId: number;
+  readonly producerEpoch: number;
+  readonly baseSequence: number;
+  readonly recordCount: number;
+  /** Attribute bits of the batch (compression 0-2, timestamp type 3, transactional 4, control 5). */
+  readonly attributes: number;
+  readonly leaderEpoch: number;
+  /** Whole batch, header included. */
+  readonly sizeInBytes: number;
+}
+
+/** What stage() says of the batch that it took. */
+export interface Staged {
+  readonly baseOffset: number;
+  /** A new segment begins at baseOffset: whoever keeps state per segment takes its snapshot now, before applying
+   * this batch. */
+  readonly rolled: boolean;
+}
+
+export type ReadResult =
+  | { readonly kind: 'range'; readonly range: FileRange }
+  /** Nothing to read between offset and upTo. */
+  | { readonly kind: 'empty' }
+  /** Not in the page cache: call warm(), then read again. */
+  | { readonly kind: 'cold' }
+  | { readonly kind: 'out-of-range' };
+
+/** An append-only log of record batches: segments, their indexes, recovery. Knows no producer, topic or client. */
+export interface Log {
+  readonly dir: string;
+  readonly logStartOffset: number;
+  /** Offset of the next record: all that is written, or staged and not yet written. */
+  readonly logEndOffset: number;
+  /** Offset of the next record on disk; readers are bounded by it. */
+  readonly writtenOffset: number;
+  /** All below is known to be on stable storage: the recovery point. */
+  readonly flushedOffset: number;
+  readonly activeSegmentBaseOffset: number;
+  readonly sizeInBytes: number;
+  /** Set by a failed write or flush; the log takes nothing any more. */
+  readonly offline: BroadsheetError | undefined;
+  readonly recovery: RecoveryReport;
+
+  /**
+   * Takes one v2 batch that was already validated (inspectBatch), gives it the next offset and patches base
+   * offset and leader epoch in place; it is written by the engine's next commit(). The bytes must stay unchanged
+   * until then. Throws OFFLINE, CLOSED.
+   */
+  stage(bytes: Uint8Array, start: number, end: number, leaderEpoch: number, now: number): Staged;
+
+  /** Locates offset. length is at most maxBytes, or the whole first batch if that is larger and
+   * minOneMessage is set; no record at or past upTo begins in it (upTo <= writtenOffset). The range may end in
+   * the middle of a batch, as in Kafka. */
+  read(offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): ReadResult;
+  /** Brings what read(offset, maxBytes) needs into the page cache, on an I/O thread. */
+  warm(offset: number, maxBytes: number): Promise<void>;
+  /** Whole batches from the one that holds offset on, copied; at least one batch if there is one below upTo. Runs
+   * on an I/O thread. */
+  readBatches(offset: number, maxBytes: number, upTo: number): Promise<Uint8Array>;
+  /** The first batch at or after startOffset and below upTo that holds a record with timestamp >= target, judged by
+   * batch headers; its bytes, or undefined. I/O thread. */
+  findBatchByTimestamp(target: number, startOffset: number, upTo: number): Promise<Uint8Array | undefined>;
+  /** The first batch below upTo whose maxTimestamp is the log's largest; undefined if the log is empty. */
+  findBatchByMaxTimestamp(startOffset: number, upTo: number): Promise<Uint8Array | undefined>;
+  /** Headers of the batches in [from, upTo), in offset order. I/O thread. With producersOnly, just those that carry a
+   * producer id or are control batches. */
+  scanBatches(from: number, upTo: number, producersOnly: boolean): Promise<BatchInfo[]>;
+  /** Base offsets of all segments, ascending. */
+  segmentBaseOffsets(): number[];
+
+  /** fdatasync of all that is written at the call; moves flushedOffset. A failure takes the log offline. */
+  flush(): Promise<void>;
+  /** Closes the active segment and begins a new one at the end; used by the clean stop and by tests. */
+  roll(now: number): void;
+  setOptions(options: LogOptions): void;
+  /** Moves the log start offset up; never back. Deletes nothing. */
+  setLogStartOffset(offset: number): void;
+  /** Renames the folder (to `-delete`, say); open ranges stay readable. Durable when resolved. */
+  rename(dir: string): Promise<void>;
+  /** Writes what is staged nowhere: it must be committed before. Flushes, then closes. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Opens logs and writes all that was staged. One per broker. */
+export interface LogEngine {
+  readonly name: 'native' | 'js';
+  open(dir: string, options: OpenOptions): Promise<Log>;
+  /**
+   * Writes what is staged, one writev per log and segment. `done` is called once per log that had something staged,
+   * perhaps before commit returns and perhaps later; with an error, that log was cut back to where it was at the last
+   * commit and all that was staged on it is gone.
+   */
+  commit(done: (log: Log, error: BroadsheetError | undefined) => void): void;
+  /** Starts write-back on all, then flushes each, on the I/O threads. */
+  flushAll(logs: readonly Log[]): Promise<void>;
+  readonly files: Files;
+  close(): Promise<void>;
+}
+
+/** Whole-file operations, in order and durable when they resolve; each runs on an I/O thread. Errors are
+ * BroadsheetErrors (NOT_FOUND, NO_SPACE, IO ...) that name the path. */
+export interface Files {
+  /** Rejects with LIMIT if the file is larger than maxBytes (default 64 MiB). */
+  read(path: string, maxBytes?: number): Promise<Buffer>;
+  /** Writes a temporary file beside it, syncs, renames over it, syncs the folder. */
+  writeAtomic(path: string, data: Uint8Array | string): Promise<void>;
+  /** Creates the file and its folder, both durable: one thread hop for a new partition. Fails if the file exists. */
+  createDurable(path: string, data: Uint8Array | string): Promise<void>;
+  list(path: string): Promise<{ name: string; directory: boolean; size: number }[]>;
+  exists(path: string): Promise<boolean>;
+  mkdir(path: string): Promise<void>;
+  rename(from: string, to: string): Promise<void>;
+  /** Removes a file; missing is no error. */
+  remove(path: string): Promise<void>;
+  removeTree(path: string): Promise<void>;
+  /** Takes an exclusive F_OFD_SETLK lock and writes content into the file. Rejects with LOCKED; the message names the
+   * holder's pid where it can be told. */
+  lock(path: string, content: string): Promise<{ release(): Promise<void> }>;
+}

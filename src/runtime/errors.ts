@@ -1,0 +1,37 @@
+/** Codes of BroadsheetError: those of native/status.h, and those that only TypeScript raises. Stable: users match on
+ * them. */
+export type ErrorCode =
+  | 'IO'
+  | 'NO_SPACE'
+  | 'NOT_FOUND'
+  | 'LOCKED'
+  | 'CLOSED'
+  | 'INVALID_ARGUMENT'
+  | 'CORRUPT'
+  | 'OFFSET_OUT_OF_RANGE'
+  | 'COLD'
+  | 'BATCH_CORRUPT'
+  | 'BATCH_INVALID'
+  | 'BATCH_TOO_LARGE'
+  | 'LIMIT'
+  | 'ADDRESS_IN_USE'
+  | 'OFFLINE'
+  | 'TIMESTAMP_INVALID'
+  /** Bytes from a peer that do not parse as what they claim to be. */
+  | 'MALFORMED'
+  | 'INVALID_CONFIG'
+  | 'ADDON_UNAVAILABLE';
+
+/** The one error class of the product. */
+export class BroadsheetError extends Error {
+  readonly code: ErrorCode;
+  /** The operating system's error number, 0 where none was involved. */
+  readonly errno: number;
+
+  constructor(code: ErrorCode, message: string, errno = 0, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'BroadsheetError';
+    this.code = code;
+    this.errno = errno;
+  }
+}
