@@ -1,0 +1,187 @@
+/** The broker's configuration: what server.properties, `--set` and createBroker give, checked and typed. */
+import { BroadsheetError } from '../runtime/errors.ts';
+import { BROKER_CONFIGS, type ConfigValue, parseConfig } from './definitions.ts';
+
+export interface ListenerConfig {
+  /** Upper case, as in `PLAINTEXT://host:port`. */
+  readonly name: string;
+  /** Empty: every address. */
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Edit distance, for the nearest known key. */
+function distance(a: string, b: string): number {
+  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j++) {
+      row.push(
+        Math.min(previous[j]! + 1, row[j - 1]! + 1, previous[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)),
+      );
+    }
+    previous = row;
+  }
+  return previous[b.length]!;
+}
+
+/** The known broker key that is most like `name`, or undefined when none is close. */
+export function nearestConfig(name: string): string | undefined {
+  let best: string | undefined;
+  let least = Math.max(2, Math.floor(name.length / 3)) + 1;
+  for (const known of BROKER_CONFIGS.keys()) {
+    if (Math.abs(known.length - name.length) >= least) continue;
+    const d = distance(name, known);
+    if (d < least) {
+      least = d;
+      best = known;
+    }
+  }
+  return best;
+}
+
+/** `NAME://host:port,...`; IPv6 addresses in brackets. Throws INVALID_CONFIG. */
+export function parseListeners(key: string, entries: readonly string[]): ListenerConfig[] {
+  const names = new Set<string>();
+  return entries.map((entry) => {
+    const match = /^([A-Za-z0-9_]+):\/\/(?:\[([^\]]*)\]|([^:/]*)):(\d{1,5})$/.exec(entry.trim());
+    const port = Number(match?.[4] ?? -1);
+    if (!match || port < 0 || port > 65535) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `Invalid value ${entry} for configuration ${key}: expected NAME://host:port`,
+      );
+    }
+    const name = match[1]!.toUpperCase();
+    if (names.has(name)) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `Invalid value for configuration ${key}: listener name ${name} appears twice`,
+      );
+    }
+    names.add(name);
+    return { name, host: match[2] ?? match[3] ?? '', port };
+  });
+}
+
+export class BrokerConfig {
+  readonly #texts: ReadonlyMap<string, string>;
+  readonly #parsed = new Map<string, ConfigValue>();
+  /** Keys that nothing knows, each with a text for the log. */
+  readonly warnings: readonly string[];
+
+  /** Throws INVALID_CONFIG at the first value out of bounds. */
+  constructor(texts: ReadonlyMap<string, string>) {
+    this.#texts = new Map(texts);
+    const warnings: string[] = [];
+    for (const [name, text] of texts) {
+      const definition = BROKER_CONFIGS.get(name);
+      if (definition !== undefined) {
+        this.#parsed.set(name, parseConfig(definition, text));
+        continue;
+      }
+      // Keys under a listener's name belong to that listener.
+      if (name.startsWith('listener.name.')) continue;
+      const nearest = nearestConfig(name);
+      warnings.push(
+        `unknown configuration ${name}${nearest === undefined ? '' : `: did you mean ${nearest}?`}`,
+      );
+    }
+    this.warnings = warnings;
+    this.#checkListeners();
+  }
+
+  #checkListeners(): void {
+    const protocols = new Map(
+      this.string('listener.security.protocol.map')
+        .split(',')
+        .map((pair) => {
+          const at = pair.indexOf(':');
+          return [
+            pair.slice(0, at).trim().toUpperCase(),
+            pair
+              .slice(at + 1)
+              .trim()
+              .toUpperCase(),
+          ] as const;
+        }),
+    );
+    for (const { name } of this.listeners) {
+      const protocol = protocols.get(name) ?? name;
+      if (protocol !== 'PLAINTEXT') {
+        throw new BroadsheetError(
+          'INVALID_CONFIG',
+          `listeners: ${name} uses ${protocol}; this version serves PLAINTEXT listeners only`,
+        );
+      }
+    }
+    const known = new Set(this.listeners.map((l) => l.name));
+    for (const { name } of this.advertisedListeners) {
+      if (!known.has(name)) {
+        throw new BroadsheetError(
+          'INVALID_CONFIG',
+          `advertised.listeners: ${name} is no listener of this broker`,
+        );
+      }
+    }
+  }
+
+  /** The text that was given for a key, or undefined when it stands at its default. */
+  textIfSet(name: string): string | undefined {
+    return this.#texts.get(name);
+  }
+
+  #value(name: string): ConfigValue | undefined {
+    const known = this.#parsed.get(name);
+    if (known !== undefined) return known;
+    const definition = BROKER_CONFIGS.get(name);
+    if (definition === undefined) throw new Error(`no such configuration: ${name}`);
+    if (definition.default === null) return undefined;
+    const value = parseConfig(definition, definition.default);
+    this.#parsed.set(name, value);
+    return value;
+  }
+
+  number(name: string): number {
+    return this.#value(name) as number;
+  }
+
+  boolean(name: string): boolean {
+    return this.#value(name) as boolean;
+  }
+
+  string(name: string): string {
+    return this.#value(name) as string;
+  }
+
+  list(name: string): readonly string[] {
+    return (this.#value(name) as string[] | undefined) ?? [];
+  }
+
+  /** Listeners that clients connect to: a Kafka's server.properties names its controller listener among them, which
+   * this broker has no use for. */
+  get listeners(): ListenerConfig[] {
+    const controllers = new Set(this.list('controller.listener.names').map((name) => name.toUpperCase()));
+    return parseListeners('listeners', this.list('listeners')).filter((l) => !controllers.has(l.name));
+  }
+
+  get advertisedListeners(): ListenerConfig[] {
+    const controllers = new Set(this.list('controller.listener.names').map((name) => name.toUpperCase()));
+    return parseListeners('advertised.listeners', this.list('advertised.listeners')).filter(
+      (l) => !controllers.has(l.name),
+    );
+  }
+
+  /** The one data directory. Throws INVALID_CONFIG when several are named. */
+  get dataDir(): string {
+    const name = this.#texts.has('log.dirs') || !this.#texts.has('log.dir') ? 'log.dirs' : 'log.dir';
+    const dirs = this.list(name);
+    if (dirs.length !== 1 || dirs[0] === '') {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `${name} names ${dirs.length} directories; this broker keeps its data in exactly one`,
+      );
+    }
+    return dirs[0]!;
+  }
+}

@@ -1,0 +1,114 @@
+/** The configuration of one topic: its own values over the broker's over the defaults, parsed. */
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { BrokerConfig } from './broker-config.ts';
+import { type ConfigDefinition, type ConfigValue, parseConfig, TOPIC_CONFIGS } from './definitions.ts';
+
+export interface TopicConfig {
+  readonly cleanupPolicy: readonly string[];
+  readonly segmentBytes: number;
+  readonly segmentMs: number;
+  readonly segmentJitterMs: number;
+  readonly segmentIndexBytes: number;
+  readonly indexIntervalBytes: number;
+  readonly maxMessageBytes: number;
+  /** Cap on what one compressed batch may unpack to, bytes. */
+  readonly maxDecompressedMessageBytes: number;
+  readonly minInsyncReplicas: number;
+  /** Records after which a flush is forced; 1 makes every acknowledgement wait for it. */
+  readonly flushMessages: number;
+  readonly flushMs: number;
+  readonly messageTimestampType: 'CreateTime' | 'LogAppendTime';
+  readonly messageTimestampBeforeMaxMs: number;
+  readonly messageTimestampAfterMaxMs: number;
+  readonly fileDeleteDelayMs: number;
+  readonly retentionMs: number;
+  readonly retentionBytes: number;
+}
+
+/** The broker's value for a topic key: the first synonym that is set, else the default. */
+function brokerText(definition: ConfigDefinition, broker: BrokerConfig): string | null {
+  for (const synonym of definition.brokerSynonyms) {
+    const text = broker.textIfSet(synonym.name);
+    if (text === undefined) continue;
+    return synonym.factor === 1 || text.startsWith('-')
+      ? text
+      : String(BigInt(text) * BigInt(synonym.factor));
+  }
+  return definition.default;
+}
+
+/** Resolves the configuration of a topic. Throws INVALID_CONFIG. */
+export function topicConfig(overrides: ReadonlyMap<string, string>, broker: BrokerConfig): TopicConfig {
+  const value = (name: string): ConfigValue => {
+    const definition = TOPIC_CONFIGS.get(name)!;
+    const text = overrides.get(name) ?? brokerText(definition, broker);
+    if (text === null) throw new BroadsheetError('INVALID_CONFIG', `${name} has no value`);
+    return parseConfig(definition, text);
+  };
+  const number = (name: string) => value(name) as number;
+  const internalSegmentBytes = overrides.get('internal.segment.bytes');
+  return {
+    cleanupPolicy: value('cleanup.policy') as string[],
+    segmentBytes:
+      internalSegmentBytes === undefined ? number('segment.bytes') : number('internal.segment.bytes'),
+    segmentMs: number('segment.ms'),
+    segmentJitterMs: number('segment.jitter.ms'),
+    segmentIndexBytes: number('segment.index.bytes'),
+    indexIntervalBytes: number('index.interval.bytes'),
+    maxMessageBytes: number('max.message.bytes'),
+    maxDecompressedMessageBytes: number('max.decompressed.message.bytes'),
+    minInsyncReplicas: number('min.insync.replicas'),
+    flushMessages: number('flush.messages'),
+    flushMs: number('flush.ms'),
+    messageTimestampType: value('message.timestamp.type') as TopicConfig['messageTimestampType'],
+    messageTimestampBeforeMaxMs: number('message.timestamp.before.max.ms'),
+    messageTimestampAfterMaxMs: number('message.timestamp.after.max.ms'),
+    fileDeleteDelayMs: number('file.delete.delay.ms'),
+    retentionMs: number('retention.ms'),
+    retentionBytes: number('retention.bytes'),
+  };
+}
+
+/** Checks the values that a client wants a topic to have, by Kafka's rules: an unknown key, a value out of bounds and
+ * values that contradict each other are refused, since Apache Kafka would not start on them. Throws INVALID_CONFIG. */
+export function validateTopicConfig(
+  overrides: ReadonlyMap<string, string>,
+  broker: BrokerConfig,
+): TopicConfig {
+  for (const [name, text] of overrides) {
+    const definition = TOPIC_CONFIGS.get(name);
+    if (definition === undefined) {
+      throw new BroadsheetError('INVALID_CONFIG', `Unknown topic config name: ${name}`);
+    }
+    parseConfig(definition, text);
+  }
+  const number = (name: string) => {
+    const definition = TOPIC_CONFIGS.get(name)!;
+    return parseConfig(definition, overrides.get(name) ?? brokerText(definition, broker)!) as number;
+  };
+  if (number('min.compaction.lag.ms') > number('max.compaction.lag.ms')) {
+    throw new BroadsheetError(
+      'INVALID_CONFIG',
+      'conflict topic config setting min.compaction.lag.ms > max.compaction.lag.ms',
+    );
+  }
+  for (const [local, total] of [
+    ['local.retention.ms', 'retention.ms'],
+    ['local.retention.bytes', 'retention.bytes'],
+  ] as const) {
+    const limit = number(total);
+    if (limit >= 0 && number(local) > limit) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `Invalid value for ${local}: it must not exceed ${total} (${limit})`,
+      );
+    }
+  }
+  if (overrides.get('remote.storage.enable')?.trim().toLowerCase() === 'true') {
+    throw new BroadsheetError(
+      'INVALID_CONFIG',
+      'remote.storage.enable: tiered storage is not supported by this broker',
+    );
+  }
+  return topicConfig(overrides, broker);
+}
