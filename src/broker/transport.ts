@@ -4,7 +4,7 @@
  * A tick is one pass over all connections that have something to say: onAccept / onFrame / onBadFrame / onClose calls,
  * then one onTickEnd. What is sent before onTickEnd returns leaves in the same tick.
  */
-import type { Part } from '../log/log.ts';
+import type { Part } from '../protocol/part.ts';
 
 /** Names one connection of one transport for ever: descriptors are reused, ids are not. */
 export type ConnectionId = number;
