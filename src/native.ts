@@ -18,9 +18,34 @@ export interface StatusObject {
   readonly context: string;
 }
 
+/** What a hot call leaves in `results`; each call says which. Meanings: native/slots.h. */
+const SLOTS = [
+  'baseOffset',
+  'lastOffset',
+  'baseTimestamp',
+  'maxTimestamp',
+  'producerId',
+  'producerEpoch',
+  'baseSequence',
+  'recordCount',
+  'attributes',
+  'leaderEpoch',
+  'sizeInBytes',
+  'compression',
+  'walked',
+  'recordsMaxTimestamp',
+  'recordsMaxIndex',
+  'invalidIndex',
+] as const;
+export type SlotName = (typeof SLOTS)[number];
+
 export interface Addon {
   /** Name of each status code by its number (native/status.h). */
   readonly codes: readonly ErrorCode[];
+  /** Where each result lies in `results`. */
+  readonly slots: Readonly<Record<SlotName, number>>;
+  /** Shared by all hot calls of this thread: read it before the next call. */
+  readonly results: Float64Array;
   /** The Status behind the last negative result on this thread. */
   lastStatus(): StatusObject;
 }
@@ -34,7 +59,7 @@ export function addon(): Addon {
     // src/native.ts and dist/native.js lie at the same depth.
     const root = fileURLToPath(new URL('..', import.meta.url));
     try {
-      loaded = require('node-gyp-build')(root) as Addon;
+      loaded = checked(require('node-gyp-build')(root) as Addon);
     } catch (error) {
       throw new BroadsheetError(
         'ADDON_UNAVAILABLE',
@@ -45,6 +70,13 @@ export function addon(): Addon {
     }
   }
   return loaded;
+}
+
+/** A binary of another version must not be read wrongly. */
+function checked(candidate: Addon): Addon {
+  const missing = SLOTS.filter((name) => candidate.slots?.[name] === undefined);
+  if (missing.length > 0) throw new Error(`it was built from other sources: no slot ${missing.join(', ')}`);
+  return candidate;
 }
 
 export function toError(status: StatusObject): BroadsheetError {
