@@ -86,28 +86,17 @@ export function validateTopicConfig(
     const definition = TOPIC_CONFIGS.get(name)!;
     return parseConfig(definition, overrides.get(name) ?? brokerText(definition, broker)!) as number;
   };
-  if (number('min.compaction.lag.ms') > number('max.compaction.lag.ms')) {
+  const [least, most] = [number('min.compaction.lag.ms'), number('max.compaction.lag.ms')];
+  if (least > most) {
     throw new BroadsheetError(
       'INVALID_CONFIG',
-      'conflict topic config setting min.compaction.lag.ms > max.compaction.lag.ms',
+      `conflict topic config setting min.compaction.lag.ms (${least}) > max.compaction.lag.ms (${most})`,
     );
-  }
-  for (const [local, total] of [
-    ['local.retention.ms', 'retention.ms'],
-    ['local.retention.bytes', 'retention.bytes'],
-  ] as const) {
-    const limit = number(total);
-    if (limit >= 0 && number(local) > limit) {
-      throw new BroadsheetError(
-        'INVALID_CONFIG',
-        `Invalid value for ${local}: it must not exceed ${total} (${limit})`,
-      );
-    }
   }
   if (overrides.get('remote.storage.enable')?.trim().toLowerCase() === 'true') {
     throw new BroadsheetError(
       'INVALID_CONFIG',
-      'remote.storage.enable: tiered storage is not supported by this broker',
+      'Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.',
     );
   }
   return topicConfig(overrides, broker);
