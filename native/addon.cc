@@ -1,5 +1,6 @@
 // Registers everything: one Environment per main thread or worker that loads the addon, and the functions of each
 // binding.
+#include "bindings.h"
 #include "napi_util.h"
 
 namespace broadsheet {
@@ -15,6 +16,7 @@ Napi::Object init_addon(Napi::Env env, Napi::Object exports) {
       env, environment, [](napi_env, void* data, void*) { delete static_cast<Environment*>(data); }, nullptr);
   environment->init_exports(exports);
   define(env, exports, {{"lastStatus", last_status}});
+  init_batch_binding(env, exports);
   return exports;
 }
 

@@ -18,12 +18,13 @@ namespace broadsheet {
   X(kRecordCount, "recordCount")                                                                   \
   X(kAttributes, "attributes")                                                                     \
   X(kLeaderEpoch, "leaderEpoch")                                                                   \
-  X(kSizeInBytes, "sizeInBytes")                                                                   \
+  X(kSizeInBytes, "sizeInBytes")             /* 0: no header was there to be read */               \
   X(kCompression, "compression")                                                                   \
-  /* what a walk over records found */                                                             \
+  /* what a walk over records found: RecordsFacts of record_batch.h */                             \
   X(kWalked, "walked")                       /* 1 when the records were walked, else 0 */          \
   X(kRecordsMaxTimestamp, "recordsMaxTimestamp")                                                   \
   X(kRecordsMaxIndex, "recordsMaxIndex")     /* the first record that has it */                    \
+  X(kNullKeyIndex, "nullKeyIndex")           /* the first record without a key, -1: none */        \
   X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */
 
 enum class Slot : size_t {

@@ -35,6 +35,7 @@ const SLOTS = [
   'walked',
   'recordsMaxTimestamp',
   'recordsMaxIndex',
+  'nullKeyIndex',
   'invalidIndex',
 ] as const;
 export type SlotName = (typeof SLOTS)[number];
@@ -48,6 +49,47 @@ export interface Addon {
   readonly results: Float64Array;
   /** The Status behind the last negative result on this thread. */
   lastStatus(): StatusObject;
+
+  /**
+   * Checks what a producer sent for one partition: exactly one whole v2 batch (an incomplete one behind it is left
+   * alone), in Kafka's order: frame, base offset 0, size, CRC, counts; then the records, unless they are compressed.
+   * Timestamps must lie in [oldest, newest] (ms; -Infinity and Infinity: no bound). Returns the batch's size in bytes,
+   * or BATCH_CORRUPT (CORRUPT_MESSAGE), BATCH_INVALID (INVALID_RECORD), BATCH_TOO_LARGE, TIMESTAMP_INVALID.
+   *
+   * results: the header's facts, also after a failure unless sizeInBytes is 0; walked; if it is 1, recordsMaxTimestamp,
+   * recordsMaxIndex, nullKeyIndex, invalidIndex. Control and transactional batches pass: the caller judges them.
+   */
+  inspectBatch(
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    maxMessageBytes: number,
+    oldest: number,
+    newest: number,
+  ): number;
+  /** The same walk over the decompressed records of a batch. Returns 0, BATCH_INVALID or TIMESTAMP_INVALID; results:
+   * recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex. */
+  walkRecords(
+    records: Uint8Array,
+    start: number,
+    end: number,
+    count: number,
+    baseTimestamp: number,
+    oldest: number,
+    newest: number,
+  ): number;
+  /** Sets the timestamp type and maxTimestamp of the one batch in [start, end), and makes its CRC fit. Returns 0. */
+  patchBatch(
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    logAppendTime: boolean,
+    maxTimestamp: number,
+  ): number;
+  /** CRC32C of [start, end). */
+  crc32c(bytes: Uint8Array, start: number, end: number): number;
+  /** By one path, for tests and benchmarks; INVALID_ARGUMENT where this machine lacks it. */
+  crc32cBy(bytes: Uint8Array, start: number, end: number, path: 'portable' | 'hardware'): number;
 }
 
 let loaded: Addon | undefined;
