@@ -429,6 +429,8 @@ Status list_directory(const std::string& path, std::vector<DirectoryEntry>* out)
   if (!valid_path(path)) return nul_in_path(path);
   out->clear();
   if (calls().list(path.c_str(), out) != 0) return path_error("list", path);
+  std::sort(out->begin(), out->end(),
+            [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });
   return Status::Ok();
 }
 

@@ -162,7 +162,7 @@ Status make_directory(const std::string& path);                      // existing
 Status rename_path(const std::string& from, const std::string& to);  // replaces a file
 Status remove_file(const std::string& path);                         // missing is kNotFound
 Status remove_directory(const std::string& path);                    // must be empty
-Status list_directory(const std::string& path, std::vector<DirectoryEntry>* out);
+Status list_directory(const std::string& path, std::vector<DirectoryEntry>* out);  // by name, links followed
 Status stat_path(const std::string& path, struct stat* out);
 // Makes the folder's entries durable.
 Status sync_directory(const std::string& path);

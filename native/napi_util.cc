@@ -6,18 +6,6 @@
 
 namespace broadsheet {
 
-int64_t FileTable::add(std::shared_ptr<File> file) {
-  files_.emplace(next_, std::move(file));
-  return next_++;
-}
-
-std::shared_ptr<File> FileTable::find(int64_t handle) const {
-  const auto found = files_.find(handle);
-  return found == files_.end() ? nullptr : found->second;
-}
-
-void FileTable::remove(int64_t handle) { files_.erase(handle); }
-
 void on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close) {
   struct Hook {
     std::function<void(std::function<void()>)> close;

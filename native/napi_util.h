@@ -20,18 +20,29 @@
 
 namespace broadsheet {
 
-// Open files by number. A number names one file for ever, so a stale one finds nothing.
-class FileTable {
+// Things that JavaScript knows by number. A number names one thing for ever, so a stale one finds nothing.
+template <class T>
+class HandleTable {
  public:
-  int64_t add(std::shared_ptr<File> file);
-  std::shared_ptr<File> find(int64_t handle) const;  // null when unknown or removed
-  void remove(int64_t handle);                       // whoever still holds the file keeps it open
-  size_t size() const { return files_.size(); }
+  int64_t add(std::shared_ptr<T> thing) {
+    things_.emplace(next_, std::move(thing));
+    return next_++;
+  }
+  // Null when unknown or removed.
+  std::shared_ptr<T> find(int64_t handle) const {
+    const auto found = things_.find(handle);
+    return found == things_.end() ? nullptr : found->second;
+  }
+  // Whoever still holds the thing keeps it. False when unknown or removed.
+  bool remove(int64_t handle) { return things_.erase(handle) > 0; }
+  size_t size() const { return things_.size(); }
 
  private:
-  std::unordered_map<int64_t, std::shared_ptr<File>> files_;
+  std::unordered_map<int64_t, std::shared_ptr<T>> things_;
   int64_t next_ = 1;
 };
+
+using FileTable = HandleTable<File>;
 
 // Holds the environment's end until done: `close` runs when the environment goes away (process exit, end or
 // termination of a worker) and calls its argument, at once or later, when every handle is closed. JavaScript cannot
@@ -50,6 +61,7 @@ class Environment {
   IoThreads& io() { return *io_; }
   // Segment files: the log side adds them, the socket side sends them.
   FileTable& files() { return files_; }
+  HandleTable<FileLock>& locks() { return locks_; }
 
   void set(Slot slot, double value) { slots_[static_cast<size_t>(slot)] = value; }
 
@@ -74,6 +86,7 @@ class Environment {
   napi_async_context context_ = nullptr;
   std::unique_ptr<IoThreads> io_;
   FileTable files_;
+  HandleTable<FileLock> locks_;
   Status last_status_;
   double* slots_ = nullptr;
   napi_ref slots_ref_ = nullptr;

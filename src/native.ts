@@ -40,6 +40,16 @@ const SLOTS = [
 ] as const;
 export type SlotName = (typeof SLOTS)[number];
 
+/** Ends a cold call: with a Status that is not OK, or with undefined and the result. */
+export type Done<T> = (...outcome: [status: StatusObject] | [status: undefined, result: T]) => void;
+
+export interface FolderEntry {
+  name: string;
+  directory: boolean;
+  /** Bytes; 0 for a folder. */
+  size: number;
+}
+
 export interface Addon {
   /** Name of each status code by its number (native/status.h). */
   readonly codes: readonly ErrorCode[];
@@ -90,6 +100,22 @@ export interface Addon {
   crc32c(bytes: Uint8Array, start: number, end: number): number;
   /** By one path, for tests and benchmarks; INVALID_ARGUMENT where this machine lacks it. */
   crc32cBy(bytes: Uint8Array, start: number, end: number, path: 'portable' | 'hardware'): number;
+
+  // Whole-file operations, each on an I/O thread; durable when done() is called. They return 0, or INVALID_ARGUMENT:
+  // done() is then not called.
+  readFile(path: string, maxBytes: number, done: Done<Buffer>): number;
+  writeAtomic(path: string, data: Uint8Array | string, done: Done<undefined>): number;
+  createDurable(path: string, data: Uint8Array | string, done: Done<undefined>): number;
+  listFolder(path: string, done: Done<FolderEntry[]>): number;
+  pathExists(path: string, done: Done<boolean>): number;
+  makeFolder(path: string, done: Done<undefined>): number;
+  renamePath(from: string, to: string, done: Done<undefined>): number;
+  removeFile(path: string, done: Done<undefined>): number;
+  removeTree(path: string, done: Done<undefined>): number;
+  /** The result is a handle for releaseLock. */
+  lockFile(path: string, content: string, done: Done<number>): number;
+  /** Returns 0, or CLOSED when it was released before. */
+  releaseLock(lock: number): number;
 }
 
 let loaded: Addon | undefined;

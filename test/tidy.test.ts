@@ -70,7 +70,7 @@ const SILENCED = new RegExp(
     '@ts-' + '(ignore|expect-error|nocheck)',
     'biome-' + 'ignore',
     '\\bas any\\b',
-    '\\.(skip|only|todo)' + '\\(',
+    '\\b(it|test|describe|suite|bench)(\\.\\w+)*\\.(skip|only|todo)' + '\\(',
     'skip' + 'If',
   ].join('|'),
 );
@@ -125,7 +125,7 @@ describe('tidy', () => {
         )
           problems.push(`${f} calls the kernel about files`);
         if (
-          !/(_binding|napi_util|addon|environment)\.(cc|h)$/.test(f) &&
+          !/(_binding|bindings|napi_util|addon|environment)\.(cc|h)$/.test(f) &&
           /#include <napi\.h>|#include <node_api/.test(text)
         )
           problems.push(`${f} sees N-API`);
