@@ -1,0 +1,150 @@
+/**
+ * The small text files of a data directory, in Kafka's formats: the offset checkpoints at its root,
+ * `.kafka_cleanshutdown` and `partition.metadata`. A checkpoint that does not parse is worth a warning and a rebuild,
+ * never a failed start. Writing is atomic.
+ */
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import type { Files } from './log.ts';
+
+export const RECOVERY_POINT_FILE = 'recovery-point-offset-checkpoint';
+export const LOG_START_FILE = 'log-start-offset-checkpoint';
+export const HIGH_WATERMARK_FILE = 'replication-offset-checkpoint';
+export const CLEANER_FILE = 'cleaner-offset-checkpoint';
+export const CLEAN_SHUTDOWN_FILE = '.kafka_cleanshutdown';
+export const PARTITION_METADATA_FILE = 'partition.metadata';
+export const LEADER_EPOCH_FILE = 'leader-epoch-checkpoint';
+
+const VERSION = '0';
+
+export function formatCheckpoint(lines: readonly string[]): string {
+  return `${VERSION}\n${lines.length}\n${lines.map((line) => `${line}\n`).join('')}`;
+}
+
+function parseInteger(text: string, what: string): number {
+  const value = /^-?\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value))
+    throw new BroadsheetError('CORRUPT', `${what} is no number: ${JSON.stringify(text)}`);
+  return value;
+}
+
+/** Lines of the checkpoint, each with the given number of integer fields. An empty file has none. Throws CORRUPT. */
+export function parseCheckpoint(text: string, fields: number): number[][] {
+  return checkpointLines(text).map((line) => {
+    const parts = line.trim().split(/\s+/);
+    if (parts.length !== fields) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
+    return parts.map((part) => {
+      const value = parseInteger(part, 'field');
+      if (value < 0) throw new BroadsheetError('CORRUPT', `negative field in ${JSON.stringify(line)}`);
+      return value;
+    });
+  });
+}
+
+function checkpointLines(text: string): string[] {
+  if (text === '') return [];
+  const lines = text.split('\n');
+  if (lines.pop() !== '') throw new BroadsheetError('CORRUPT', 'the last line is not complete');
+  const version = lines.shift();
+  if (version?.trim() !== VERSION)
+    throw new BroadsheetError('CORRUPT', `unknown version ${JSON.stringify(version)}`);
+  const count = parseInteger((lines.shift() ?? '').trim(), 'number of lines');
+  if (count !== lines.length)
+    throw new BroadsheetError('CORRUPT', `${count} lines announced, ${lines.length} found`);
+  return lines;
+}
+
+/** Offsets by topic and partition. */
+export class OffsetCheckpoint {
+  readonly #offsets = new Map<string, number>();
+
+  static #key(topic: string, partition: number): string {
+    return `${topic} ${partition}`;
+  }
+
+  get size(): number {
+    return this.#offsets.size;
+  }
+
+  get(topic: string, partition: number): number | undefined {
+    return this.#offsets.get(OffsetCheckpoint.#key(topic, partition));
+  }
+
+  set(topic: string, partition: number, offset: number): void {
+    this.#offsets.set(OffsetCheckpoint.#key(topic, partition), offset);
+  }
+
+  /** Throws CORRUPT. */
+  static parse(text: string): OffsetCheckpoint {
+    const checkpoint = new OffsetCheckpoint();
+    for (const line of checkpointLines(text)) {
+      const match = /^([a-zA-Z0-9._-]{1,249}) (\d{1,10}) (\d{1,16})$/.exec(line.trim());
+      if (match === null) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
+      const [, topic, partition, offset] = match as unknown as [string, string, string, string];
+      checkpoint.set(topic, parseInteger(partition, 'partition'), parseInteger(offset, 'offset'));
+    }
+    return checkpoint;
+  }
+
+  text(): string {
+    return formatCheckpoint([...this.#offsets].map(([key, offset]) => `${key} ${offset}`));
+  }
+}
+
+/** The checkpoint at a path; an empty one, with a warning, if it does not parse. A missing one is empty. */
+export async function readOffsetCheckpoint(
+  files: Files,
+  path: string,
+  logger: Logger,
+): Promise<OffsetCheckpoint> {
+  let text: string;
+  try {
+    text = (await files.read(path)).toString('latin1');
+  } catch (error) {
+    if ((error as BroadsheetError).code === 'NOT_FOUND') return new OffsetCheckpoint();
+    throw error;
+  }
+  try {
+    return OffsetCheckpoint.parse(text);
+  } catch (error) {
+    logger.warn({ path, reason: (error as Error).message }, 'checkpoint is corrupt and is rebuilt');
+    return new OffsetCheckpoint();
+  }
+}
+
+/** The broker epoch that the last clean stop noted (-1 if it can't be read), or undefined after an unclean one. */
+export async function readCleanShutdown(files: Files, dataDir: string): Promise<number | undefined> {
+  try {
+    const text = (await files.read(`${dataDir}/${CLEAN_SHUTDOWN_FILE}`, 4096)).toString('utf8');
+    const parsed = JSON.parse(text) as { brokerEpoch?: unknown } | null;
+    const epoch = parsed?.brokerEpoch;
+    return typeof epoch === 'number' && Number.isSafeInteger(epoch) ? epoch : -1;
+  } catch (error) {
+    if (error instanceof SyntaxError) return -1;
+    if ((error as BroadsheetError).code === 'NOT_FOUND') return undefined;
+    if ((error as BroadsheetError).code === 'LIMIT') return -1;
+    throw error;
+  }
+}
+
+export function cleanShutdownText(brokerEpoch: number): string {
+  return `{"version":0,"brokerEpoch":${brokerEpoch}}`;
+}
+
+export function partitionMetadataText(topicId: string): string {
+  return `version: 0\ntopic_id: ${topicId}`;
+}
+
+/** The topic id in a `partition.metadata`. Throws CORRUPT. */
+export function parsePartitionMetadata(text: string): string {
+  const fields = new Map<string, string>();
+  for (const line of text.split('\n')) {
+    const colon = line.indexOf(':');
+    if (colon > 0) fields.set(line.slice(0, colon).trim(), line.slice(colon + 1).trim());
+  }
+  const id = fields.get('topic_id');
+  if (fields.get('version') !== '0' || id === undefined || !/^[A-Za-z0-9_-]{22}$/.test(id)) {
+    throw new BroadsheetError('CORRUPT', 'partition.metadata has no version 0 and topic id');
+  }
+  return id;
+}

@@ -1,0 +1,46 @@
+/** Group commit: one flush of many logs runs at a time; whatever asks meanwhile is in the next one. */
+import type { LogEngine } from './log.ts';
+import type { Partition } from './partition.ts';
+
+export class GroupFlush {
+  readonly #engine: LogEngine;
+  readonly #onFlushed: (partitions: readonly Partition[]) => void;
+  readonly #waiting = new Set<Partition>();
+  #running = false;
+
+  /** `onFlushed` is called after each flush, also a failed one: logs that failed are offline. */
+  constructor(engine: LogEngine, onFlushed: (partitions: readonly Partition[]) => void) {
+    this.#engine = engine;
+    this.#onFlushed = onFlushed;
+  }
+
+  add(partition: Partition): void {
+    this.#waiting.add(partition);
+  }
+
+  /** Begins a flush of all that wait, unless one runs. Resolves when nothing waits any more; undefined if there is nothing
+   * to do. Rejects when a flush failed and yet no log went offline. */
+  start(): Promise<void> | undefined {
+    if (this.#running || this.#waiting.size === 0) return undefined;
+    this.#running = true;
+    return this.#run().finally(() => {
+      this.#running = false;
+    });
+  }
+
+  async #run(): Promise<void> {
+    while (this.#waiting.size > 0) {
+      const partitions = [...this.#waiting].filter((partition) => partition.offline === undefined);
+      this.#waiting.clear();
+      let failure: unknown;
+      try {
+        await this.#engine.flushAll(partitions.map((partition) => partition.log));
+      } catch (error) {
+        failure = error;
+      }
+      this.#onFlushed(partitions);
+      if (failure !== undefined && partitions.every((partition) => partition.offline === undefined))
+        throw failure;
+    }
+  }
+}

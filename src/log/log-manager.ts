@@ -1,0 +1,597 @@
+/**
+ * All partitions of a data directory: opening, creating and deleting them, writing what a tick staged, flushing, and the
+ * checkpoints at the directory's root. The metadata log is not among them.
+ */
+import { randomUUID } from 'node:crypto';
+import type { BrokerConfig } from '../config/broker-config.ts';
+import type { TopicConfig } from '../config/topic-config.ts';
+import type { Clock, Timer } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import {
+  CLEAN_SHUTDOWN_FILE,
+  cleanShutdownText,
+  HIGH_WATERMARK_FILE,
+  LEADER_EPOCH_FILE,
+  LOG_START_FILE,
+  OffsetCheckpoint,
+  PARTITION_METADATA_FILE,
+  partitionMetadataText,
+  RECOVERY_POINT_FILE,
+  readCleanShutdown,
+  readOffsetCheckpoint,
+} from './checkpoints.ts';
+import type { LogCommitter } from './committer.ts';
+import { GroupFlush } from './group-flush.ts';
+import type { Files, LogEngine } from './log.ts';
+import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
+import { type LoadedPartition, loadPartition, readTopicId } from './partition-loader.ts';
+import { parsePartitionFolder, partitionFolder, suffixedFolder, suffixOf } from './partition-names.ts';
+import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
+
+/** Folder of the metadata log, which its own owner opens. */
+const METADATA_FOLDER = '__cluster_metadata-0';
+/** Partitions that are opened, created or closed at a time. */
+const CONCURRENCY = 32;
+/** flush.ms above this (about 30,000 years) means never. */
+const LONGEST_FLUSH_MS = 1e15;
+
+/** Intervals in ms. */
+export interface LogManagerSettings {
+  readonly recoveryPointCheckpointMs: number;
+  readonly logStartCheckpointMs: number;
+  readonly highWatermarkCheckpointMs: number;
+  readonly producerExpirationMs: number;
+  readonly producerExpirationCheckMs: number;
+}
+
+export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
+  return {
+    recoveryPointCheckpointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
+    logStartCheckpointMs: config.number('log.flush.start.offset.checkpoint.interval.ms'),
+    highWatermarkCheckpointMs: config.number('replica.high.watermark.checkpoint.interval.ms'),
+    producerExpirationMs: config.number('producer.id.expiration.ms'),
+    producerExpirationCheckMs: config.number('producer.id.expiration.check.interval.ms'),
+  };
+}
+
+/** What the metadata says of a partition. */
+export interface PartitionDescription {
+  /** 22 characters of base64url. */
+  readonly topicId: string;
+  readonly leaderEpoch: number;
+  readonly config: TopicConfig;
+}
+
+export interface LogManagerOptions {
+  readonly dataDir: string;
+  readonly engine: LogEngine;
+  readonly committer: LogCommitter;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly settings: LogManagerSettings;
+  /** Watches every partition. */
+  readonly watcher?: PartitionWatcher;
+  /** Appends were completed outside of commitTick (a flush ended): answers may wait to be sent. */
+  readonly onActivity?: () => void;
+}
+
+interface Slot {
+  readonly partition: Partition;
+  readonly snapshots: ProducerSnapshots;
+  flushTimer: Timer | undefined;
+}
+
+interface PendingSnapshot {
+  readonly slot: Slot;
+  readonly offset: number;
+  readonly bytes: Uint8Array;
+}
+
+type Describe = (topic: string, index: number) => PartitionDescription | undefined;
+
+export class LogManager implements PartitionHost {
+  readonly #options: LogManagerOptions;
+  readonly #files: Files;
+  readonly #logger: Logger;
+  /** By topic name, then index; an index may be missing. */
+  readonly #topics = new Map<string, Slot[]>();
+  readonly #topicsById = new Map<string, Slot[]>();
+  readonly #slots = new Map<Partition, Slot>();
+  /** Renamed to `-delete`; closed and removed when the timer fires. */
+  readonly #deleted = new Map<Slot, Timer | undefined>();
+  readonly #failures = new Map<string, BroadsheetError>();
+  readonly #creating = new Set<string>();
+
+  #staged = new Set<Partition>();
+  #settled: Partition[] = [];
+  #snapshots: PendingSnapshot[] = [];
+  readonly #flushes: GroupFlush;
+  /** Background file work that close() waits for. */
+  readonly #background = new Set<Promise<void>>();
+  readonly #timers = new Set<Timer>();
+  readonly #written = new Map<string, string>();
+  #checkpointing: Promise<void> = Promise.resolve();
+  #closing: Promise<void> | undefined;
+
+  private constructor(options: LogManagerOptions) {
+    this.#options = options;
+    this.#files = options.engine.files;
+    this.#logger = options.logger;
+    this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
+  }
+
+  /**
+   * Opens every partition folder that the metadata knows, in parallel. Others are set aside as `-stray`, folders of
+   * earlier deletions are removed. A partition that does not open is logged and reported by failure(); the others go on.
+   */
+  static async open(options: LogManagerOptions, describe: Describe): Promise<LogManager> {
+    const manager = new LogManager(options);
+    await manager.#openAll(describe);
+    manager.#startTimers();
+    return manager;
+  }
+
+  // --- finding ---
+
+  partition(topic: string, index: number): Partition | undefined {
+    return this.#topics.get(topic)?.[index]?.partition;
+  }
+
+  partitionById(topicId: string, index: number): Partition | undefined {
+    return this.#topicsById.get(topicId)?.[index]?.partition;
+  }
+
+  /** Why a partition of the metadata could not be opened. */
+  failure(topic: string, index: number): BroadsheetError | undefined {
+    return this.#failures.get(partitionFolder(topic, index));
+  }
+
+  partitions(): Partition[] {
+    return [...this.#slots.values()].map((slot) => slot.partition);
+  }
+
+  // --- opening ---
+
+  async #openAll(describe: Describe): Promise<void> {
+    const { dataDir } = this.#options;
+    const cleanShutdown = (await readCleanShutdown(this.#files, dataDir)) !== undefined;
+    await this.#files.remove(`${dataDir}/${CLEAN_SHUTDOWN_FILE}`);
+    const [recoveryPoints, logStarts] = await Promise.all(
+      [RECOVERY_POINT_FILE, LOG_START_FILE].map((name) =>
+        readOffsetCheckpoint(this.#files, `${dataDir}/${name}`, this.#logger),
+      ),
+    );
+    const folders = (await this.#files.list(dataDir)).filter((entry) => entry.directory);
+    await forEachConcurrently(folders, async ({ name }) => {
+      if (name === METADATA_FOLDER) return;
+      const parsed = parsePartitionFolder(name);
+      if (parsed === undefined) {
+        this.#meetForeignFolder(name);
+        return;
+      }
+      const { topic, index } = parsed;
+      const dir = `${dataDir}/${name}`;
+      const description = describe(topic, index);
+      try {
+        if (!(await this.#belongs(dir, topic, index, description))) return;
+        const loaded = await loadPartition(
+          this.#options.engine,
+          dir,
+          {
+            config: description!.config,
+            logStartOffset: logStarts!.get(topic, index) ?? 0,
+            recoveryPoint: recoveryPoints!.get(topic, index) ?? 0,
+            cleanShutdown,
+            now: this.#options.clock.now(),
+            producerExpirationMs: this.#options.settings.producerExpirationMs,
+          },
+          this.#logger,
+        );
+        this.#add(topic, index, description!, loaded);
+      } catch (error) {
+        const failure = asBroadsheetError(error);
+        this.#failures.set(name, failure);
+        this.#logger.error({ topic, partition: index, reason: failure.message }, 'partition does not open');
+      }
+    });
+  }
+
+  #meetForeignFolder(name: string): void {
+    const path = `${this.#options.dataDir}/${name}`;
+    switch (suffixOf(name)) {
+      case 'delete':
+        this.#inBackground('remove a deleted partition', this.#files.removeTree(path));
+        break;
+      case 'stray':
+      case 'future':
+        this.#logger.warn({ path }, 'folder of a partition that was set aside; it is not served');
+        break;
+      default:
+        this.#logger.warn({ path }, 'folder is no partition; Apache Kafka does not start beside it');
+    }
+  }
+
+  /** False if the folder is not that of a known partition; it was set aside then. */
+  async #belongs(
+    dir: string,
+    topic: string,
+    index: number,
+    description: PartitionDescription | undefined,
+  ): Promise<boolean> {
+    const topicId = await readTopicId(this.#files, dir);
+    if (description !== undefined && topicId === description.topicId) return true;
+    const entries = await this.#files.list(dir);
+    const logBytes = entries
+      .filter((entry) => entry.name.endsWith('.log'))
+      .reduce((sum, entry) => sum + entry.size, 0);
+    if (topicId === undefined && logBytes === 0) {
+      // Its creation was cut short before it could hold a byte.
+      await this.#files.removeTree(dir);
+      return false;
+    }
+    const stray = suffixedFolder(topic, index, randomUUID(), 'stray');
+    await this.#files.rename(dir, `${this.#options.dataDir}/${stray}`);
+    this.#logger.warn(
+      { topic, partition: index, topicId, expected: description?.topicId, logBytes, folder: stray },
+      'folder belongs to no known partition and was set aside; nothing in it was changed',
+    );
+    return false;
+  }
+
+  #add(topic: string, index: number, description: PartitionDescription, loaded: LoadedPartition): Partition {
+    const { topicId, config, leaderEpoch } = description;
+    const { log, producers, epochs, snapshots } = loaded;
+    const partition = new Partition({ topic, topicId, index, log, producers, epochs, config }, this);
+    partition.becomeLeader(leaderEpoch);
+    if (this.#options.watcher !== undefined) partition.watch(this.#options.watcher);
+    const slot: Slot = { partition, snapshots, flushTimer: undefined };
+    let slots = this.#topics.get(topic);
+    if (slots === undefined) {
+      slots = [];
+      this.#topics.set(topic, slots);
+      this.#topicsById.set(topicId, slots);
+    }
+    slots[index] = slot;
+    this.#slots.set(partition, slot);
+    this.#options.committer.register(log, (_, error) => this.#settle(partition, error));
+    return partition;
+  }
+
+  // --- creating and deleting ---
+
+  /** Makes a partition. Its partition.metadata is durable before this resolves, so before its first byte. Rejects when the
+   * folder exists, with IO, NO_SPACE ... */
+  async create(topic: string, index: number, description: PartitionDescription): Promise<Partition> {
+    this.#assertOpen();
+    const folder = partitionFolder(topic, index);
+    if (this.partition(topic, index) !== undefined || this.#creating.has(folder))
+      throw new BroadsheetError('INVALID_ARGUMENT', `partition ${folder} exists`);
+    this.#creating.add(folder);
+    try {
+      const dir = `${this.#options.dataDir}/${folder}`;
+      await this.#files.createDurable(
+        `${dir}/${PARTITION_METADATA_FILE}`,
+        partitionMetadataText(description.topicId),
+      );
+      const loaded = await loadPartition(
+        this.#options.engine,
+        dir,
+        {
+          config: description.config,
+          logStartOffset: 0,
+          recoveryPoint: 0,
+          cleanShutdown: true,
+          now: this.#options.clock.now(),
+          producerExpirationMs: this.#options.settings.producerExpirationMs,
+        },
+        this.#logger,
+      );
+      this.#failures.delete(folder);
+      return this.#add(topic, index, description, loaded);
+    } finally {
+      this.#creating.delete(folder);
+    }
+  }
+
+  /** Takes a topic's partitions out of service at once. When it resolves the name is free; the files go after
+   * file.delete.delay.ms. Rejects with the first error; every partition was tried. */
+  async deleteTopic(topic: string): Promise<void> {
+    this.#assertOpen();
+    const slots = (this.#topics.get(topic) ?? []).filter((slot) => slot !== undefined);
+    this.#topics.delete(topic);
+    for (const slot of slots) {
+      this.#topicsById.delete(slot.partition.topicId);
+      this.#slots.delete(slot.partition);
+      this.#deleted.set(slot, undefined);
+      slot.flushTimer?.cancel();
+      slot.partition.markDeleted();
+    }
+    const results = await Promise.allSettled(slots.map((slot) => this.#rename(slot)));
+    // A checkpoint that outlives its partition would be taken for that of the next one with its name.
+    await this.#writeOffsets(RECOVERY_POINT_FILE);
+    await this.#writeOffsets(LOG_START_FILE);
+    await this.#writeOffsets(HIGH_WATERMARK_FILE);
+    for (const result of results) if (result.status === 'rejected') throw asBroadsheetError(result.reason);
+  }
+
+  async #rename(slot: Slot): Promise<void> {
+    const { topic, index, log, config } = slot.partition;
+    await log.rename(`${this.#options.dataDir}/${suffixedFolder(topic, index, randomUUID(), 'delete')}`);
+    if (this.#closing !== undefined) return;
+    const timer = this.#options.clock.setTimer(config.fileDeleteDelayMs, () => {
+      this.#deleted.delete(slot);
+      this.#inBackground('remove a deleted partition', this.#remove(slot));
+    });
+    this.#deleted.set(slot, timer);
+  }
+
+  async #remove(slot: Slot): Promise<void> {
+    const { log } = slot.partition;
+    // What is still staged on it has to be answered first.
+    if (log.logEndOffset > log.writtenOffset) this.commitTick();
+    this.#options.committer.unregister(log);
+    await log.close().catch(() => {});
+    await this.#files.removeTree(log.dir);
+  }
+
+  // --- the tick ---
+
+  onStaged(partition: Partition): void {
+    this.#staged.add(partition);
+  }
+
+  /** Writes all that was staged and completes it. Gives the partitions on which appends were completed or failed. */
+  commitTick(): readonly Partition[] {
+    this.#settled = [];
+    if (this.#staged.size > 0) {
+      const staged = this.#staged;
+      this.#staged = new Set();
+      this.#options.committer.commit();
+      // Duplicates of what was written before have no commit to wait for.
+      for (const partition of staged) this.#settle(partition, undefined);
+    }
+    this.#startFlush();
+    return this.#settled;
+  }
+
+  #settle(partition: Partition, error: BroadsheetError | undefined): void {
+    const waiting = partition.pendingAppends;
+    const moved = partition.settle(error);
+    if (moved || partition.pendingAppends !== waiting) this.#settled.push(partition);
+    if (this.#snapshots.length > 0) this.#writeSnapshots(partition, error);
+    this.#armFlushTimer(partition);
+  }
+
+  // --- snapshots ---
+
+  onSnapshot(partition: Partition, offset: number, bytes: Uint8Array): void {
+    const slot = this.#slots.get(partition);
+    if (slot !== undefined) this.#snapshots.push({ slot, offset, bytes });
+  }
+
+  #writeSnapshots(partition: Partition, error: BroadsheetError | undefined): void {
+    this.#snapshots = this.#snapshots.filter((snapshot) => {
+      if (snapshot.slot.partition !== partition) return true;
+      if (error !== undefined) return false;
+      if (partition.log.writtenOffset <= snapshot.offset) return true;
+      this.#inBackground('write a producer snapshot', this.#writeSnapshot(snapshot));
+      // A closed segment is flushed, so that recovery has at most the open one to scan.
+      this.onFlushNeeded(partition);
+      return false;
+    });
+  }
+
+  async #writeSnapshot({ slot, offset, bytes }: PendingSnapshot): Promise<void> {
+    const { partition, snapshots } = slot;
+    const { log } = partition;
+    try {
+      if (!partition.deleted) await snapshots.write(log.dir, offset, bytes);
+      if (!partition.deleted) await snapshots.removeBelow(log.dir, log.segmentBaseOffsets()[0] ?? 0);
+    } catch (error) {
+      // A folder that was renamed meanwhile has no use for it.
+      if (!partition.deleted) throw error;
+    }
+  }
+
+  // --- flushing ---
+
+  onFlushNeeded(partition: Partition): void {
+    this.#flushes.add(partition);
+  }
+
+  #armFlushTimer(partition: Partition): void {
+    const { flushMs } = partition.config;
+    if (flushMs > LONGEST_FLUSH_MS || partition.log.writtenOffset <= partition.log.flushedOffset) return;
+    const slot = this.#slots.get(partition);
+    if (slot === undefined || slot.flushTimer !== undefined) return;
+    slot.flushTimer = this.#options.clock.setTimer(flushMs, () => {
+      slot.flushTimer = undefined;
+      this.onFlushNeeded(partition);
+      this.#startFlush();
+    });
+  }
+
+  #startFlush(): void {
+    const work = this.#flushes.start();
+    if (work !== undefined) this.#inBackground('flush', work);
+  }
+
+  #onFlushed(partitions: readonly Partition[]): void {
+    this.#settled = [];
+    for (const partition of partitions) this.#settle(partition, undefined);
+    if (this.#settled.length > 0) this.#options.onActivity?.();
+  }
+
+  onOffline(partition: Partition, error: BroadsheetError): void {
+    this.#logger.error(
+      { topic: partition.topic, partition: partition.index, reason: error.message },
+      'partition is offline until the next start: writing it failed',
+    );
+  }
+
+  // --- checkpoints ---
+
+  #startTimers(): void {
+    const { settings } = this.#options;
+    this.#every(settings.recoveryPointCheckpointMs, () => this.checkpointRecoveryPoints());
+    this.#every(settings.logStartCheckpointMs, () => this.#writeOffsets(LOG_START_FILE));
+    this.#every(settings.highWatermarkCheckpointMs, () => this.#writeOffsets(HIGH_WATERMARK_FILE));
+    this.#every(settings.producerExpirationCheckMs, async () => this.expireProducers());
+  }
+
+  #every(ms: number, task: () => Promise<void>): void {
+    let timer: Timer;
+    const arm = () => {
+      if (this.#closing !== undefined) return;
+      timer = this.#options.clock.setTimer(ms, () => {
+        this.#timers.delete(timer);
+        this.#inBackground('run a periodic task', task().finally(arm));
+      });
+      this.#timers.add(timer);
+    };
+    arm();
+  }
+
+  expireProducers(): void {
+    const now = this.#options.clock.now();
+    for (const { partition } of this.#slots.values())
+      partition.producers.expire(now, this.#options.settings.producerExpirationMs);
+  }
+
+  /** Flushes what is dirty, so that recovery after a kill is bounded, then writes leader epochs and recovery points. */
+  async checkpointRecoveryPoints(): Promise<void> {
+    for (const { partition } of this.#slots.values()) {
+      const { log } = partition;
+      if (log.flushedOffset < log.writtenOffset && log.offline === undefined) this.onFlushNeeded(partition);
+    }
+    this.#startFlush();
+    await this.#writeEpochs();
+    await this.#writeOffsets(RECOVERY_POINT_FILE);
+  }
+
+  async #writeEpochs(): Promise<void> {
+    const dirty = [...this.#slots.values()].filter((slot) => slot.partition.epochs.dirty);
+    await forEachConcurrently(dirty, async ({ partition }) => {
+      if (partition.deleted) return;
+      const text = partition.epochs.text();
+      try {
+        await this.#files.writeAtomic(`${partition.log.dir}/${LEADER_EPOCH_FILE}`, text);
+      } catch (error) {
+        partition.epochs.dirty = true;
+        if (!partition.deleted) throw error;
+      }
+    });
+  }
+
+  /** Writes one checkpoint of the root if it changed. Writes are in order. */
+  #writeOffsets(file: string): Promise<void> {
+    const write = async () => {
+      const text = this.#offsetsText(file);
+      if (this.#written.get(file) === text) return;
+      await this.#files.writeAtomic(`${this.#options.dataDir}/${file}`, text);
+      this.#written.set(file, text);
+    };
+    const result = this.#checkpointing.then(write);
+    this.#checkpointing = result.catch(() => {});
+    return result;
+  }
+
+  #offsetsText(file: string): string {
+    const checkpoint = new OffsetCheckpoint();
+    for (const { partition } of this.#slots.values()) {
+      const { topic, index, log } = partition;
+      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, log.flushedOffset);
+      else if (file === HIGH_WATERMARK_FILE) checkpoint.set(topic, index, partition.highWatermark);
+      else if (log.logStartOffset > (log.segmentBaseOffsets()[0] ?? 0))
+        checkpoint.set(topic, index, log.logStartOffset);
+    }
+    return checkpoint.text();
+  }
+
+  // --- closing ---
+
+  /**
+   * Writes and flushes everything, then snapshots, leader epochs and checkpoints, and last, if all of that went well,
+   * `.kafka_cleanshutdown` with the broker epoch. Without an epoch the next start recovers. Idempotent.
+   */
+  close(brokerEpoch: number | undefined): Promise<void> {
+    this.#closing ??= this.#close(brokerEpoch);
+    return this.#closing;
+  }
+
+  async #close(brokerEpoch: number | undefined): Promise<void> {
+    for (const timer of this.#timers) timer.cancel();
+    this.commitTick();
+    while (this.#background.size > 0) await Promise.all(this.#background);
+    let clean = this.#failures.size === 0;
+    await forEachConcurrently([...this.#slots.values()], async (slot) => {
+      slot.flushTimer?.cancel();
+      try {
+        await this.#closeSlot(slot);
+      } catch (error) {
+        clean = false;
+        const { topic, index } = slot.partition;
+        this.#logger.error(
+          { topic, partition: index, reason: (error as Error).message },
+          'partition does not close cleanly',
+        );
+      }
+    });
+    for (const [slot, timer] of this.#deleted) {
+      timer?.cancel();
+      await slot.partition.log.close().catch(() => {});
+    }
+    await this.#writeOffsets(RECOVERY_POINT_FILE);
+    await this.#writeOffsets(LOG_START_FILE);
+    await this.#writeOffsets(HIGH_WATERMARK_FILE);
+    if (clean && brokerEpoch !== undefined) {
+      await this.#files.writeAtomic(
+        `${this.#options.dataDir}/${CLEAN_SHUTDOWN_FILE}`,
+        cleanShutdownText(brokerEpoch),
+      );
+    }
+  }
+
+  async #closeSlot({ partition, snapshots }: Slot): Promise<void> {
+    const { log, producers, epochs } = partition;
+    try {
+      if (log.offline !== undefined) throw log.offline;
+      if (log.flushedOffset < log.writtenOffset) await log.flush();
+      const newest = snapshots.offsets[snapshots.offsets.length - 1] ?? 0;
+      if (log.writtenOffset > newest)
+        await snapshots.write(log.dir, log.writtenOffset, encodeSnapshot(producers));
+      if (epochs.dirty) await this.#files.writeAtomic(`${log.dir}/${LEADER_EPOCH_FILE}`, epochs.text());
+    } finally {
+      this.#options.committer.unregister(log);
+      await log.close();
+    }
+    partition.settle(undefined);
+  }
+
+  #assertOpen(): void {
+    if (this.#closing !== undefined) throw new BroadsheetError('CLOSED', 'the log manager is closed');
+  }
+
+  #inBackground(what: string, work: Promise<void>): void {
+    const tracked = work
+      .catch((error) => {
+        this.#logger.error({ reason: (error as Error).message }, `failed to ${what}`);
+      })
+      .finally(() => this.#background.delete(tracked));
+    this.#background.add(tracked);
+  }
+}
+
+async function forEachConcurrently<T>(items: readonly T[], fn: (item: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  const worker = async () => {
+    while (next < items.length) await fn(items[next++]!);
+  };
+  await Promise.all(Array.from({ length: Math.min(CONCURRENCY, items.length) }, worker));
+}
+
+function asBroadsheetError(error: unknown): BroadsheetError {
+  if (error instanceof BroadsheetError) return error;
+  return new BroadsheetError('IO', (error as Error).message, 0, { cause: error });
+}

@@ -1,0 +1,102 @@
+/** Opens one partition folder: the log, then leader epochs and producer state, from their files or from the log. */
+import type { TopicConfig } from '../config/topic-config.ts';
+import type { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
+import { LeaderEpochs } from './leader-epochs.ts';
+import type { Files, Log, LogEngine } from './log.ts';
+import { logOptionsOf } from './partition.ts';
+import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
+import type { ProducerState } from './producer-state.ts';
+
+export interface LoadOptions {
+  readonly config: TopicConfig;
+  readonly logStartOffset: number;
+  readonly recoveryPoint: number;
+  readonly cleanShutdown: boolean;
+  /** ms since the epoch. */
+  readonly now: number;
+  readonly producerExpirationMs: number;
+}
+
+export interface LoadedPartition {
+  readonly log: Log;
+  readonly epochs: LeaderEpochs;
+  readonly producers: ProducerState;
+  readonly snapshots: ProducerSnapshots;
+}
+
+/** Rejects with what the engine rejects with; the log is closed then. */
+export async function loadPartition(
+  engine: LogEngine,
+  dir: string,
+  options: LoadOptions,
+  logger: Logger,
+): Promise<LoadedPartition> {
+  const { config, logStartOffset, recoveryPoint, cleanShutdown, now } = options;
+  const log = await engine.open(dir, {
+    ...logOptionsOf(config),
+    logStartOffset,
+    recoveryPoint,
+    cleanShutdown,
+    now,
+  });
+  try {
+    const { bytesTruncated } = log.recovery;
+    if (bytesTruncated > 0)
+      logger.warn({ dir, bytesTruncated }, 'cut bytes that did not check out off the end of the log');
+    const epochs = await loadEpochs(engine.files, log, options, logger);
+    const snapshots = new ProducerSnapshots(engine.files, logger);
+    const names = (await engine.files.list(dir)).map((entry) => entry.name);
+    await snapshots.open(log, names);
+    const producers = await loadProducerState(log, snapshots, {
+      now,
+      expirationMs: options.producerExpirationMs,
+    });
+    return { log, epochs, producers, snapshots };
+  } catch (error) {
+    await log.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** After an unclean stop batches past the recovery point may tell of epochs that the file does not know; without a file
+ * that parses, the whole log is asked. */
+async function loadEpochs(
+  files: Files,
+  log: Log,
+  options: LoadOptions,
+  logger: Logger,
+): Promise<LeaderEpochs> {
+  const path = `${log.dir}/${LEADER_EPOCH_FILE}`;
+  let epochs = new LeaderEpochs();
+  let scanFrom = options.cleanShutdown
+    ? log.writtenOffset
+    : Math.min(options.recoveryPoint, log.writtenOffset);
+  try {
+    epochs = LeaderEpochs.parse((await files.read(path)).toString('latin1'));
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (!['NOT_FOUND', 'CORRUPT', 'LIMIT'].includes(code)) throw error;
+    if (code !== 'NOT_FOUND') logger.warn({ path, reason: message }, 'checkpoint is corrupt and is rebuilt');
+    scanFrom = log.logStartOffset;
+  }
+  epochs.truncateFromEnd(log.writtenOffset);
+  await forEachBatch(log, scanFrom, false, (batch) => {
+    if (batch.leaderEpoch > (epochs.latest?.epoch ?? -1)) epochs.assign(batch.leaderEpoch, batch.baseOffset);
+  });
+  epochs.truncateFromStart(log.logStartOffset);
+  return epochs;
+}
+
+/** The topic id in the folder's partition.metadata, or undefined if there is none that parses. */
+export async function readTopicId(files: Files, dir: string): Promise<string | undefined> {
+  try {
+    return parsePartitionMetadata(
+      (await files.read(`${dir}/${PARTITION_METADATA_FILE}`, 4096)).toString('utf8'),
+    );
+  } catch (error) {
+    if (['NOT_FOUND', 'CORRUPT', 'LIMIT'].includes((error as BroadsheetError).code)) return undefined;
+    throw error;
+  }
+}

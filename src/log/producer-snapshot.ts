@@ -1,0 +1,221 @@
+/**
+ * Snapshots of producer state, `<20 digits of the offset>.snapshot`: the state as of that offset. Bytes: int16 version 1,
+ * uint32 CRC-32C of the rest, int32 number of entries, entries of 46 bytes (schema ProducerSnapshot). Only the last batch
+ * of a producer is kept in them, as in Kafka.
+ */
+import { crc32c } from '../protocol/crc32c.ts';
+import { readProducerSnapshot, writeProducerSnapshot } from '../protocol/generated/files.ts';
+import { Reader } from '../protocol/reader.ts';
+import { Writer } from '../protocol/writer.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import type { BatchInfo, Files, Log } from './log.ts';
+import { isExpired, isMarker, type ProducerEntry, ProducerState } from './producer-state.ts';
+
+const VERSION = 1;
+const PREFIX_BYTES = 10;
+const ENTRY_BYTES = 46;
+/** Where the checksummed bytes begin. */
+const CHECKED_FROM = 6;
+const SNAPSHOT_NAME = /^(\d{20})\.snapshot$/;
+/** A marker's batch is 78 bytes; what is read to find its coordinator epoch. */
+const MARKER_READ_BYTES = 256;
+
+export function snapshotName(offset: number): string {
+  return `${String(offset).padStart(20, '0')}.snapshot`;
+}
+
+/** The offset in a snapshot's file name, or undefined for any other file. */
+export function snapshotOffset(name: string): number | undefined {
+  const digits = SNAPSHOT_NAME.exec(name)?.[1];
+  const offset = Number(digits ?? Number.NaN);
+  return Number.isSafeInteger(offset) ? offset : undefined;
+}
+
+export function encodeSnapshot(state: ProducerState): Uint8Array {
+  const writer = new Writer(PREFIX_BYTES + state.size * ENTRY_BYTES);
+  writer.int16(VERSION);
+  const producerEntries = Array.from(state.entries(), (entry) => {
+    const last = entry.batches[entry.batches.length - 1];
+    return {
+      producerId: entry.producerId,
+      epoch: entry.epoch,
+      lastSequence: last?.lastSequence ?? -1,
+      lastOffset: last?.lastOffset ?? -1,
+      offsetDelta: last?.offsetDelta ?? 0,
+      timestamp: entry.lastTimestamp,
+      coordinatorEpoch: entry.coordinatorEpoch,
+      currentTxnFirstOffset: entry.currentTxnFirstOffset,
+    };
+  });
+  writeProducerSnapshot(writer, VERSION, { crc: 0, producerEntries });
+  const bytes = writer.bytes();
+  writer.patchInt32(2, crc32c(bytes, CHECKED_FROM, bytes.length) | 0);
+  return writer.bytes();
+}
+
+/** Throws CORRUPT, MALFORMED. */
+export function decodeSnapshot(bytes: Uint8Array): ProducerEntry[] {
+  const reader = new Reader(bytes);
+  const version = reader.int16();
+  if (version !== VERSION) throw new BroadsheetError('CORRUPT', `unknown version ${version}`);
+  const { crc, producerEntries } = readProducerSnapshot(reader, VERSION);
+  if (crc !== crc32c(bytes, CHECKED_FROM, bytes.length))
+    throw new BroadsheetError('CORRUPT', 'the checksum does not match');
+  if (reader.remaining !== 0) throw new BroadsheetError('CORRUPT', `${reader.remaining} bytes too many`);
+  return producerEntries.map((entry) => ({
+    producerId: entry.producerId,
+    epoch: entry.epoch,
+    batches:
+      entry.lastOffset < 0
+        ? []
+        : [
+            {
+              lastSequence: entry.lastSequence,
+              lastOffset: entry.lastOffset,
+              offsetDelta: entry.offsetDelta,
+              timestamp: entry.timestamp,
+            },
+          ],
+    lastTimestamp: entry.timestamp,
+    coordinatorEpoch: entry.coordinatorEpoch,
+    currentTxnFirstOffset: Math.max(-1, entry.currentTxnFirstOffset),
+  }));
+}
+
+/** The snapshot files of one partition. */
+export class ProducerSnapshots {
+  readonly #files: Files;
+  readonly #logger: Logger;
+  /** Ascending. */
+  #offsets: number[] = [];
+
+  constructor(files: Files, logger: Logger) {
+    this.#files = files;
+    this.#logger = logger;
+  }
+
+  get offsets(): readonly number[] {
+    return this.#offsets;
+  }
+
+  /** Lists the folder. What lies past the log's end, or neither begins a segment nor is the newest, is removed. */
+  async open(log: Log, names: readonly string[]): Promise<void> {
+    const all = names
+      .map(snapshotOffset)
+      .filter((offset) => offset !== undefined)
+      .sort((a, b) => a - b);
+    const inLog = all.filter((offset) => offset <= log.logEndOffset);
+    const newest = inLog[inLog.length - 1];
+    const bases = new Set(log.segmentBaseOffsets());
+    this.#offsets = inLog.filter((offset) => offset === newest || bases.has(offset));
+    const kept = new Set(this.#offsets);
+    for (const offset of all) {
+      if (!kept.has(offset)) await this.#files.remove(`${log.dir}/${snapshotName(offset)}`);
+    }
+  }
+
+  /** Entries of the newest snapshot that checks out, and its offset; those that don't are removed. */
+  async newest(dir: string): Promise<{ offset: number; entries: ProducerEntry[] } | undefined> {
+    for (;;) {
+      const offset = this.#offsets[this.#offsets.length - 1];
+      if (offset === undefined) return undefined;
+      const path = `${dir}/${snapshotName(offset)}`;
+      try {
+        return { offset, entries: decodeSnapshot(await this.#files.read(path)) };
+      } catch (error) {
+        if (!['CORRUPT', 'MALFORMED', 'LIMIT', 'NOT_FOUND'].includes((error as BroadsheetError).code))
+          throw error;
+        this.#logger.warn(
+          { path, reason: (error as Error).message },
+          'producer snapshot is corrupt, ignored',
+        );
+        this.#offsets.pop();
+        await this.#files.remove(path);
+      }
+    }
+  }
+
+  async write(dir: string, offset: number, bytes: Uint8Array): Promise<void> {
+    await this.#files.writeAtomic(`${dir}/${snapshotName(offset)}`, bytes);
+    if (this.#offsets.includes(offset)) return;
+    this.#offsets.push(offset);
+    this.#offsets.sort((a, b) => a - b);
+  }
+
+  /** Removes those below the first segment that is left. */
+  async removeBelow(dir: string, offset: number): Promise<void> {
+    while (this.#offsets.length > 0 && this.#offsets[0]! < offset) {
+      await this.#files.remove(`${dir}/${snapshotName(this.#offsets.shift()!)}`);
+    }
+  }
+}
+
+/**
+ * Producer state as of the log's end: the newest snapshot, then the headers of what comes after it.
+ */
+export async function loadProducerState(
+  log: Log,
+  snapshots: ProducerSnapshots,
+  options: { readonly now: number; readonly expirationMs: number },
+): Promise<ProducerState> {
+  const snapshot = await snapshots.newest(log.dir);
+  const state = new ProducerState(
+    snapshot?.entries.filter((entry) => !isExpired(entry, options.now, options.expirationMs)),
+  );
+  const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
+  await forEachBatch(log, from, true, async (batch) => {
+    if (batch.producerId < 0) return;
+    const coordinatorEpoch = isMarker(batch)
+      ? markerCoordinatorEpoch(await log.readBatches(batch.baseOffset, MARKER_READ_BYTES, log.writtenOffset))
+      : -1;
+    state.replay(batch, coordinatorEpoch);
+  });
+  state.expire(options.now, options.expirationMs);
+  return state;
+}
+
+/** Batch headers from an offset to the log's end, a segment at a time. */
+export async function forEachBatch(
+  log: Log,
+  from: number,
+  producersOnly: boolean,
+  fn: (batch: BatchInfo) => void | Promise<void>,
+): Promise<void> {
+  const end = log.writtenOffset;
+  const bases = log.segmentBaseOffsets();
+  for (let i = 0; i < bases.length; i++) {
+    const start = Math.max(from, bases[i]!);
+    const upTo = Math.min(end, bases[i + 1] ?? end);
+    if (start >= upTo) continue;
+    for (const batch of await log.scanBatches(start, upTo, producersOnly)) await fn(batch);
+  }
+}
+
+/** The coordinator epoch in an end-transaction marker's batch; -1 if the batch holds no such record. The record: length,
+ * attributes, timestamp delta, offset delta, key (int16 version, int16 type 0 or 1), value (int16 version, int32 epoch);
+ * lengths and deltas are varints. */
+export function markerCoordinatorEpoch(batch: Uint8Array): number {
+  const view = new DataView(batch.buffer, batch.byteOffset, batch.length);
+  let at = 61;
+  const varint = (): number => {
+    let raw = 0n;
+    for (let shift = 0n; shift < 70n && at < batch.length; shift += 7n) {
+      const byte = batch[at++]!;
+      raw |= BigInt(byte & 0x7f) << shift;
+      if (byte < 0x80) return Number((raw >> 1n) ^ -(raw & 1n));
+    }
+    return Number.NaN;
+  };
+  varint();
+  at++;
+  varint();
+  varint();
+  const keyLength = varint();
+  if (!(keyLength >= 4) || at + 4 > batch.length) return -1;
+  const type = view.getInt16(at + 2);
+  at += keyLength;
+  const valueLength = varint();
+  if ((type !== 0 && type !== 1) || !(valueLength >= 6) || at + 6 > batch.length) return -1;
+  return view.getInt32(at + 2);
+}
