@@ -14,6 +14,9 @@ export const PRODUCER_ID_BLOCK_SIZE = 1000;
 /** Most partitions that one request may make, as in Apache Kafka. */
 export const MAX_PARTITIONS_PER_REQUEST = 10_000;
 
+/** Most characters of one topic's configs: Kafka reads no metadata batch above 8 MiB. */
+const MAX_CONFIG_LENGTH = 1024 * 1024;
+
 export interface ControllerSettings {
   readonly nodeId: number;
   readonly directoryId: string;
@@ -165,7 +168,7 @@ function partitionsOf(spec: TopicSpec, settings: ControllerSettings): number | R
         `a manual assignment excludes a number of partitions, got ${spec.numPartitions}`,
       );
     }
-    return checkAssignments(spec, settings) ?? limited(spec.assignments.length);
+    return checkAssignments(spec, settings) ?? spec.assignments.length;
   }
   const { replicationFactor, numPartitions } = spec;
   if (replicationFactor !== -1 && replicationFactor !== 1) {
@@ -182,15 +185,40 @@ function partitionsOf(spec: TopicSpec, settings: ControllerSettings): number | R
       `the number of partitions must be at least 1, or -1 for the default, got ${numPartitions}`,
     );
   }
-  return limited(numPartitions === -1 ? settings.defaultPartitions : numPartitions);
+  return numPartitions === -1 ? settings.defaultPartitions : numPartitions;
 }
 
-function limited(partitions: number): number | Refusal {
-  if (partitions <= MAX_PARTITIONS_PER_REQUEST) return partitions;
+/** The refusal of a whole request that asks for too many partitions. */
+export function tooManyPartitions(
+  specs: readonly TopicSpec[],
+  settings: ControllerSettings,
+): Refusal | undefined {
+  let total = 0;
+  for (const { assignments, numPartitions } of specs) {
+    if (assignments.length > 0) total += assignments.length;
+    else total += numPartitions === -1 ? settings.defaultPartitions : Math.max(numPartitions, 0);
+  }
+  if (total <= MAX_PARTITIONS_PER_REQUEST) return undefined;
   return refuse(
     KafkaError.POLICY_VIOLATION,
-    `${partitions} partitions in one request, the limit is ${MAX_PARTITIONS_PER_REQUEST}`,
+    `${total} partitions in one request, the limit is ${MAX_PARTITIONS_PER_REQUEST}`,
   );
+}
+
+/** One refusal for each name that comes more than once in a request. */
+export function repeatedNames(names: readonly string[]): Map<string, Refusal> {
+  const seen = new Set<string>();
+  const repeated = new Map<string, Refusal>();
+  for (const name of names) {
+    if (seen.has(name)) {
+      repeated.set(
+        name,
+        refuse(KafkaError.INVALID_REQUEST, `topic '${name}' is in the request more than once`),
+      );
+    }
+    seen.add(name);
+  }
+  return repeated;
 }
 
 function checkAssignments(spec: TopicSpec, settings: ControllerSettings): Refusal | undefined {
@@ -219,10 +247,18 @@ function checkAssignments(spec: TopicSpec, settings: ControllerSettings): Refusa
 
 function configsOf(spec: TopicSpec, settings: ControllerSettings): Map<string, string> | Refusal {
   const values = new Map<string, string>();
+  let size = 0;
   for (const { name, value } of spec.configs) {
+    size += name.length + (value?.length ?? 0);
     if (value === null) return refuse(KafkaError.INVALID_CONFIG, `the value of ${name} is null`);
     if (values.has(name)) return refuse(KafkaError.INVALID_CONFIG, `${name} is given twice`);
     values.set(name, value);
+  }
+  if (size > MAX_CONFIG_LENGTH) {
+    return refuse(
+      KafkaError.INVALID_CONFIG,
+      `configs of ${size} characters, the limit is ${MAX_CONFIG_LENGTH}`,
+    );
   }
   try {
     settings.validateTopicConfig(values);
@@ -249,7 +285,8 @@ export function deleteTopic(image: ClusterImage, reference: TopicReference): Del
   const byId = topicId !== NO_TOPIC_ID;
   if (name !== null && byId)
     return refuse(KafkaError.INVALID_REQUEST, 'a topic is given by name or by id, not both');
-  if (name === null && !byId) return refuse(KafkaError.INVALID_REQUEST, 'neither a topic name nor an id is given');
+  if (name === null && !byId)
+    return refuse(KafkaError.INVALID_REQUEST, 'neither a topic name nor an id is given');
   const topic = name !== null ? image.topicsByName.get(name) : image.topicsById.get(topicId);
   if (topic === undefined) {
     return name !== null
@@ -273,7 +310,10 @@ export function allocateProducerIds(
   const firstProducerId = image.nextProducerId;
   const nextProducerId = firstProducerId + PRODUCER_ID_BLOCK_SIZE;
   if (nextProducerId > Number.MAX_SAFE_INTEGER) {
-    return refuse(KafkaError.UNKNOWN_SERVER_ERROR, `producer ids are used up, the next is ${firstProducerId}`);
+    return refuse(
+      KafkaError.UNKNOWN_SERVER_ERROR,
+      `producer ids are used up, the next is ${firstProducerId}`,
+    );
   }
   return {
     ok: true,

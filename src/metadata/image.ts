@@ -15,7 +15,13 @@ export const NO_LEADER = -1;
 const LEADER_UNCHANGED = -2;
 
 /** Kinds of resource that configs belong to (ConfigRecord.ResourceType). */
-export const ConfigResource = { TOPIC: 2, BROKER: 4, BROKER_LOGGER: 8, CLIENT_METRICS: 16, GROUP: 32 } as const;
+export const ConfigResource = {
+  TOPIC: 2,
+  BROKER: 4,
+  BROKER_LOGGER: 8,
+  CLIENT_METRICS: 16,
+  GROUP: 32,
+} as const;
 
 const UNASSIGNED_DIRECTORY = 'AAAAAAAAAAAAAAAAAAAAAA';
 
@@ -116,17 +122,23 @@ export class ClusterImage {
   apply(record: ImageRecord): void {
     switch (record.type) {
       case 'Topic':
-        return this.#addTopic(record.data.name, record.data.topicId);
+        this.#addTopic(record.data.name, record.data.topicId);
+        return;
       case 'RemoveTopic':
-        return this.#removeTopic(record.data.topicId);
+        this.#removeTopic(record.data.topicId);
+        return;
       case 'Partition':
-        return this.#setPartition(record.data);
+        this.#setPartition(record.data);
+        return;
       case 'PartitionChange':
-        return this.#changePartition(record.data);
+        this.#changePartition(record.data);
+        return;
       case 'ClearElr':
-        return this.#clearElr(record.data.topicName);
+        this.#clearElr(record.data.topicName);
+        return;
       case 'Config':
-        return this.#setConfig(record.data);
+        this.#setConfig(record.data);
+        return;
       case 'FeatureLevel':
         if (record.data.featureLevel === 0) this.features.delete(record.data.name);
         else this.features.set(record.data.name, record.data.featureLevel);
@@ -135,7 +147,8 @@ export class ClusterImage {
         this.nextProducerId = record.data.nextProducerId;
         return;
       case 'RegisterBroker':
-        return this.#registerBroker(record.data);
+        this.#registerBroker(record.data);
+        return;
       case 'UnregisterBroker':
         this.brokers.delete(record.data.brokerId);
         return;
@@ -146,7 +159,8 @@ export class ClusterImage {
         return;
       }
       case 'BrokerRegistrationChange':
-        return this.#changeBroker(record.data);
+        this.#changeBroker(record.data);
+        return;
       case 'RegisterController':
         this.controllers.set(record.data.controllerId, record.data);
         return;
@@ -159,7 +173,8 @@ export class ClusterImage {
       case 'NoOp':
         return;
       default:
-        return this.security.apply(record);
+        this.security.apply(record);
+        return;
     }
   }
 
@@ -209,7 +224,8 @@ export class ClusterImage {
   #changePartition(data: Extract<MetadataRecord, { type: 'PartitionChange' }>['data']): void {
     const topic = this.#topic(data.topicId);
     const partition = topic.partitions.get(data.partitionId);
-    if (partition === undefined) throw corrupt(`${topic.name}-${data.partitionId} changes and does not exist`);
+    if (partition === undefined)
+      throw corrupt(`${topic.name}-${data.partitionId} changes and does not exist`);
     if (data.isr !== null) partition.isr = data.isr;
     if (data.leader !== LEADER_UNCHANGED) {
       partition.leader = data.leader;
@@ -221,7 +237,8 @@ export class ClusterImage {
       partition.replicas = data.replicas;
       partition.directories = data.replicas.map((id) => before.get(id) ?? UNASSIGNED_DIRECTORY);
     }
-    if (data.directories !== null) partition.directories = directoriesFor(partition.replicas, data.directories);
+    if (data.directories !== null)
+      partition.directories = directoriesFor(partition.replicas, data.directories);
     if (data.removingReplicas !== null) partition.removingReplicas = data.removingReplicas;
     if (data.addingReplicas !== null) partition.addingReplicas = data.addingReplicas;
     if (data.eligibleLeaderReplicas !== null) partition.eligibleLeaderReplicas = data.eligibleLeaderReplicas;
@@ -245,10 +262,16 @@ export class ClusterImage {
   #setConfig(data: Extract<MetadataRecord, { type: 'Config' }>['data']): void {
     const { resourceType, resourceName, name, value } = data;
     let resources = this.#configs.get(resourceType);
-    if (resources === undefined) this.#configs.set(resourceType, (resources = new Map()));
+    if (resources === undefined) {
+      resources = new Map();
+      this.#configs.set(resourceType, resources);
+    }
     let values = resources.get(resourceName);
     if (value !== null) {
-      if (values === undefined) resources.set(resourceName, (values = new Map()));
+      if (values === undefined) {
+        values = new Map();
+        resources.set(resourceName, values);
+      }
       values.set(name, value);
     } else if (values?.delete(name) && values.size === 0) {
       resources.delete(resourceName);

@@ -4,99 +4,86 @@
  */
 import * as schemas from '../protocol/generated/kraft-metadata.ts';
 import { Reader } from '../protocol/reader.ts';
-import { Writer } from '../protocol/writer.ts';
+import type { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 
 const FRAME_VERSION = 1;
 
 interface Codec<N extends string, Read, Input> {
   readonly name: N;
+  readonly key: number;
   readonly maxVersion: number;
   readonly read: (reader: Reader, version: number) => Read;
   readonly write: (writer: Writer, version: number, data: Input) => void;
 }
 
-function codec<N extends string, Read, Input>(
+type ShortName<N> = N extends `${infer Short}Record` ? Short : never;
+
+function codec<N extends ShortName<keyof typeof schemas.RecordId>, Read, Input>(
   name: N,
-  maxVersion: number,
   read: (reader: Reader, version: number) => Read,
   write: (writer: Writer, version: number, data: Input) => void,
 ): Codec<N, Read, Input> {
-  return { name, maxVersion, read, write };
+  return {
+    name,
+    key: schemas.RecordId[`${name}Record`],
+    maxVersion: schemas.VERSIONS[`${name}Record`][1],
+    read,
+    write,
+  };
 }
 
-/** By api key. */
-const CODECS = {
-  0: codec('RegisterBroker', 4, schemas.readRegisterBrokerRecord, schemas.writeRegisterBrokerRecord),
-  1: codec('UnregisterBroker', 0, schemas.readUnregisterBrokerRecord, schemas.writeUnregisterBrokerRecord),
-  2: codec('Topic', 0, schemas.readTopicRecord, schemas.writeTopicRecord),
-  3: codec('Partition', 2, schemas.readPartitionRecord, schemas.writePartitionRecord),
-  4: codec('Config', 0, schemas.readConfigRecord, schemas.writeConfigRecord),
-  5: codec('PartitionChange', 2, schemas.readPartitionChangeRecord, schemas.writePartitionChangeRecord),
-  7: codec('FenceBroker', 0, schemas.readFenceBrokerRecord, schemas.writeFenceBrokerRecord),
-  8: codec('UnfenceBroker', 0, schemas.readUnfenceBrokerRecord, schemas.writeUnfenceBrokerRecord),
-  9: codec('RemoveTopic', 0, schemas.readRemoveTopicRecord, schemas.writeRemoveTopicRecord),
-  10: codec('DelegationToken', 0, schemas.readDelegationTokenRecord, schemas.writeDelegationTokenRecord),
-  11: codec(
-    'UserScramCredential',
-    0,
-    schemas.readUserScramCredentialRecord,
-    schemas.writeUserScramCredentialRecord,
-  ),
-  12: codec('FeatureLevel', 0, schemas.readFeatureLevelRecord, schemas.writeFeatureLevelRecord),
-  14: codec('ClientQuota', 0, schemas.readClientQuotaRecord, schemas.writeClientQuotaRecord),
-  15: codec('ProducerIds', 0, schemas.readProducerIdsRecord, schemas.writeProducerIdsRecord),
-  17: codec(
+const CODECS = [
+  codec('RegisterBroker', schemas.readRegisterBrokerRecord, schemas.writeRegisterBrokerRecord),
+  codec('UnregisterBroker', schemas.readUnregisterBrokerRecord, schemas.writeUnregisterBrokerRecord),
+  codec('Topic', schemas.readTopicRecord, schemas.writeTopicRecord),
+  codec('Partition', schemas.readPartitionRecord, schemas.writePartitionRecord),
+  codec('Config', schemas.readConfigRecord, schemas.writeConfigRecord),
+  codec('PartitionChange', schemas.readPartitionChangeRecord, schemas.writePartitionChangeRecord),
+  codec('FenceBroker', schemas.readFenceBrokerRecord, schemas.writeFenceBrokerRecord),
+  codec('UnfenceBroker', schemas.readUnfenceBrokerRecord, schemas.writeUnfenceBrokerRecord),
+  codec('RemoveTopic', schemas.readRemoveTopicRecord, schemas.writeRemoveTopicRecord),
+  codec('DelegationToken', schemas.readDelegationTokenRecord, schemas.writeDelegationTokenRecord),
+  codec('UserScramCredential', schemas.readUserScramCredentialRecord, schemas.writeUserScramCredentialRecord),
+  codec('FeatureLevel', schemas.readFeatureLevelRecord, schemas.writeFeatureLevelRecord),
+  codec('ClientQuota', schemas.readClientQuotaRecord, schemas.writeClientQuotaRecord),
+  codec('ProducerIds', schemas.readProducerIdsRecord, schemas.writeProducerIdsRecord),
+  codec(
     'BrokerRegistrationChange',
-    3,
     schemas.readBrokerRegistrationChangeRecord,
     schemas.writeBrokerRegistrationChangeRecord,
   ),
-  18: codec(
-    'AccessControlEntry',
-    0,
-    schemas.readAccessControlEntryRecord,
-    schemas.writeAccessControlEntryRecord,
-  ),
-  19: codec(
+  codec('AccessControlEntry', schemas.readAccessControlEntryRecord, schemas.writeAccessControlEntryRecord),
+  codec(
     'RemoveAccessControlEntry',
-    0,
     schemas.readRemoveAccessControlEntryRecord,
     schemas.writeRemoveAccessControlEntryRecord,
   ),
-  20: codec('NoOp', 0, schemas.readNoOpRecord, schemas.writeNoOpRecord),
-  21: codec('ZkMigrationState', 0, schemas.readZkMigrationStateRecord, schemas.writeZkMigrationStateRecord),
-  22: codec(
+  codec('NoOp', schemas.readNoOpRecord, schemas.writeNoOpRecord),
+  codec('ZkMigrationState', schemas.readZkMigrationStateRecord, schemas.writeZkMigrationStateRecord),
+  codec(
     'RemoveUserScramCredential',
-    0,
     schemas.readRemoveUserScramCredentialRecord,
     schemas.writeRemoveUserScramCredentialRecord,
   ),
-  23: codec('BeginTransaction', 0, schemas.readBeginTransactionRecord, schemas.writeBeginTransactionRecord),
-  24: codec('EndTransaction', 0, schemas.readEndTransactionRecord, schemas.writeEndTransactionRecord),
-  25: codec('AbortTransaction', 0, schemas.readAbortTransactionRecord, schemas.writeAbortTransactionRecord),
-  26: codec(
+  codec('BeginTransaction', schemas.readBeginTransactionRecord, schemas.writeBeginTransactionRecord),
+  codec('EndTransaction', schemas.readEndTransactionRecord, schemas.writeEndTransactionRecord),
+  codec('AbortTransaction', schemas.readAbortTransactionRecord, schemas.writeAbortTransactionRecord),
+  codec(
     'RemoveDelegationToken',
-    0,
     schemas.readRemoveDelegationTokenRecord,
     schemas.writeRemoveDelegationTokenRecord,
   ),
-  27: codec(
-    'RegisterController',
-    0,
-    schemas.readRegisterControllerRecord,
-    schemas.writeRegisterControllerRecord,
-  ),
-  28: codec('ClearElr', 0, schemas.readClearElrRecord, schemas.writeClearElrRecord),
-  29: codec(
+  codec('RegisterController', schemas.readRegisterControllerRecord, schemas.writeRegisterControllerRecord),
+  codec('ClearElr', schemas.readClearElrRecord, schemas.writeClearElrRecord),
+  codec(
     'UnregisterController',
-    0,
     schemas.readUnregisterControllerRecord,
     schemas.writeUnregisterControllerRecord,
   ),
-} as const;
+] as const;
 
-type Codecs = (typeof CODECS)[keyof typeof CODECS];
+type Codecs = (typeof CODECS)[number];
 
 /** A record as read: every field is there. */
 export type MetadataRecord = {
@@ -118,20 +105,17 @@ export type MetadataRecordInput = {
 
 type AnyCodec = Codec<MetadataRecord['type'], MetadataRecord['data'], never>;
 
-const BY_KEY = new Map<number, AnyCodec>();
-const KEY_BY_NAME = new Map<string, number>();
-for (const [key, entry] of Object.entries(CODECS)) {
-  BY_KEY.set(Number(key), entry as unknown as AnyCodec);
-  KEY_BY_NAME.set(entry.name, Number(key));
-}
+const ALL: readonly AnyCodec[] = CODECS as readonly unknown[] as readonly AnyCodec[];
+const BY_KEY = new Map(ALL.map((entry) => [entry.key, entry]));
+const BY_NAME = new Map(ALL.map((entry) => [entry.name, entry]));
 
 /** Writes a record's frame and body. */
 export function encodeMetadataRecord(writer: Writer, record: MetadataRecordInput): void {
-  const key = KEY_BY_NAME.get(record.type)!;
+  const { key, write } = BY_NAME.get(record.type)!;
   writer.unsignedVarint(FRAME_VERSION);
   writer.unsignedVarint(key);
   writer.unsignedVarint(record.version);
-  BY_KEY.get(key)!.write(writer, record.version, record.data as never);
+  write(writer, record.version, record.data as never);
 }
 
 /**

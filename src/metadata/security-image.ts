@@ -64,7 +64,8 @@ export class SecurityImage {
         this.acls.delete(record.data.id);
         return;
       case 'ClientQuota':
-        return this.#setQuota(record.data);
+        this.#setQuota(record.data);
+        return;
       case 'DelegationToken':
         this.delegationTokens.set(record.data.tokenId, record.data);
         return;

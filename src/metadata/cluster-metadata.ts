@@ -1,0 +1,438 @@
+/**
+ * The metadata log of one directory: opens it, replays it, leads it, and changes it by the controller's decisions.
+ *
+ * A change is applied in the call that makes it and durable when durable() resolves. An answer that tells of it waits for
+ * that, and so does a new partition's folder: Kafka sets aside a folder that no topic owns.
+ */
+import type { Log, LogEngine } from '../log/log.ts';
+import type { RecordBatch } from '../protocol/records/reader.ts';
+import { Writer } from '../protocol/writer.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import {
+  allocateProducerIds,
+  type ControllerSettings,
+  createTopic,
+  deleteTopic,
+  type EndPoint,
+  electLeaders,
+  type Refusal,
+  registerBroker,
+  repeatedNames,
+  type TopicReference,
+  type TopicSpec,
+  tooManyPartitions,
+} from './controller.ts';
+import { INITIAL_FEATURES, MAX_METADATA_VERSION, MIN_METADATA_VERSION, SERVED_FEATURES } from './features.ts';
+import { ClusterImage, ImageLoader } from './image.ts';
+import { type Commit, Journal } from './journal.ts';
+import {
+  type EpochStart,
+  firstSegmentOffset,
+  formatEpochs,
+  formatQuorumState,
+  METADATA_FOLDER,
+  newestSnapshot,
+  parseEpochs,
+  parseQuorumState,
+  prepareMetadataFolder,
+  type QuorumState,
+  withEpoch,
+} from './kraft-files.ts';
+import {
+  createMetaProperties,
+  type MetaProperties,
+  randomUuid,
+  readMetaProperties,
+} from './meta-properties.ts';
+import { ProducerIdAllocator, type ProducerIdBlock } from './producer-ids.ts';
+import { Quorum } from './quorum.ts';
+import { decodeMetadataRecord, encodeMetadataRecord, type MetadataRecordInput } from './records.ts';
+import { readSnapshot, type Snapshot } from './snapshot.ts';
+
+export interface ClusterMetadataOptions {
+  /** Absolute path of the directory; it exists and is locked. */
+  readonly dataDir: string;
+  readonly engine: LogEngine;
+  /** How appends are written; see Commit. Defaults to the engine's own, for an engine that is not shared. */
+  readonly commit?: Commit;
+  /** num.partitions. */
+  readonly defaultPartitions: number;
+  /** Most partitions of all topics together. */
+  readonly maxPartitions: number;
+  /** Throws BroadsheetError INVALID_CONFIG when Kafka would refuse these values of a topic. */
+  readonly validateTopicConfig: (values: ReadonlyMap<string, string>) => void;
+  /** Ms since the epoch. */
+  readonly now: number;
+}
+
+export type CreateTopicResult =
+  | {
+      readonly name: string;
+      readonly ok: true;
+      readonly topicId: string;
+      readonly numPartitions: number;
+      readonly replicationFactor: number;
+    }
+  | ({ readonly name: string } & Refusal);
+
+export type DeleteTopicResult =
+  | { readonly ok: true; readonly name: string; readonly topicId: string }
+  | (TopicReference & Refusal);
+
+/** Kafka's own for this log: metadata.log.segment.bytes and .ms, and the defaults of indexes. */
+const LOG_OPTIONS = {
+  segmentBytes: 1024 * 1024 * 1024,
+  segmentMs: 7 * 24 * 60 * 60 * 1000,
+  indexBytes: 10 * 1024 * 1024,
+  indexIntervalBytes: 4096,
+};
+
+/** Changes of one batch; more make several batches, where they need not be one. */
+const RECORDS_PER_BATCH = 5000;
+
+export class ClusterMetadata {
+  readonly clusterId: string;
+  /** The node id that the directory's records name: this broker's, everywhere. */
+  readonly nodeId: number;
+  readonly directoryId: string;
+  readonly image: ClusterImage;
+  readonly #dataDir: string;
+  readonly #engine: LogEngine;
+  readonly #journal: Journal;
+  readonly #loader: ImageLoader;
+  readonly #quorum: Quorum;
+  readonly #settings: ControllerSettings;
+  /** What a directory that Kafka formatted and never started is to begin with. */
+  readonly #bootstrap: readonly MetadataRecordInput[];
+  #epochs: EpochStart[] = [];
+  readonly #replayFrom: number;
+  #epoch: number;
+  #brokerEpoch = -1;
+  readonly #writer = new Writer();
+
+  /**
+   * Opens the directory and replays what is there; writes nothing into a log. Throws CORRUPT when the directory cannot be
+   * this broker's: damaged, of several nodes, or written by a Kafka newer than 4.4.
+   */
+  static async open(options: ClusterMetadataOptions): Promise<ClusterMetadata> {
+    const { dataDir, engine } = options;
+    const { files } = engine;
+    const meta = await readMetaProperties(files, dataDir);
+    if (meta === undefined || !(await files.exists(`${dataDir}/${METADATA_FOLDER}`))) {
+      await refuseOrphans(options);
+    }
+    const owner = meta ?? (await createMetaProperties(files, dataDir));
+    const folder = await prepareMetadataFolder(files, dataDir);
+    const names = (await files.list(folder)).map((entry) => entry.name);
+    const statePath = `${folder}/quorum-state`;
+    const state = names.includes('quorum-state')
+      ? parseQuorumState((await files.read(statePath, 1024 * 1024)).toString('utf8'), statePath)
+      : undefined;
+    const epochs = names.includes('leader-epoch-checkpoint')
+      ? parseEpochs((await files.read(`${folder}/leader-epoch-checkpoint`)).toString('utf8'))
+      : [];
+    const newest = newestSnapshot(names);
+    const snapshot = newest === undefined ? undefined : await readSnapshot(files, folder, newest);
+    const log = await openLog(options, folder, names, snapshot);
+    try {
+      const metadata = new ClusterMetadata(options, owner, log, state, epochs, snapshot);
+      await metadata.#replay(snapshot);
+      metadata.#check(state);
+      return metadata;
+    } catch (error) {
+      await log.close();
+      throw error;
+    }
+  }
+
+  private constructor(
+    options: ClusterMetadataOptions,
+    owner: MetaProperties,
+    log: Log,
+    state: QuorumState | undefined,
+    epochs: readonly EpochStart[],
+    snapshot: Snapshot | undefined,
+  ) {
+    this.clusterId = owner.clusterId;
+    this.nodeId = owner.nodeId;
+    this.directoryId = owner.directoryId;
+    this.image = new ClusterImage();
+    this.#loader = new ImageLoader(this.image);
+    this.#quorum = new Quorum(owner.nodeId, owner.directoryId);
+    this.#dataDir = options.dataDir;
+    this.#engine = options.engine;
+    this.#journal = new Journal(log, options.commit ?? ((done) => options.engine.commit(done)));
+    this.#settings = {
+      nodeId: owner.nodeId,
+      directoryId: owner.directoryId,
+      defaultPartitions: options.defaultPartitions,
+      maxPartitions: options.maxPartitions,
+      validateTopicConfig: options.validateTopicConfig,
+      newTopicId: randomUuid,
+    };
+    this.#epoch = Math.max(0, state?.leaderEpoch ?? 0, snapshot?.epoch ?? 0);
+    this.#bootstrap = snapshot?.endOffset === 0 ? snapshot.records : [];
+    this.#replayFrom = Math.max(log.logStartOffset, snapshot?.endOffset ?? 0);
+    // The batches that the replay visits tell their epochs themselves.
+    for (const entry of epochs) {
+      if (entry.startOffset < this.#replayFrom) this.#epochs = withEpoch(this.#epochs, entry);
+    }
+  }
+
+  /** The leader epoch of the metadata log; that of the last leader until activate(). */
+  get epoch(): number {
+    return this.#epoch;
+  }
+
+  /** The BrokerEpoch field of this broker's registration, -1 before activate(). A clean stop hands it on in
+   * .kafka_cleanshutdown. */
+  get brokerEpoch(): number {
+    return this.#brokerEpoch;
+  }
+
+  /** Finalized features that this broker serves. */
+  get servedFeatures(): Map<string, number> {
+    const served = new Map<string, number>();
+    for (const { name } of SERVED_FEATURES) {
+      const level = name === 'kraft.version' ? this.#quorum.kraftVersion : this.image.features.get(name);
+      if (level !== undefined) served.set(name, level);
+    }
+    return served;
+  }
+
+  /**
+   * Takes the lead: begins the next epoch, registers this broker and leads every partition that has no leader. Durable
+   * when it resolves. Call once, before any change.
+   */
+  async activate(endPoints: readonly EndPoint[], now: number): Promise<void> {
+    const { log } = this.#journal;
+    const { files } = this.#engine;
+    const isNew = this.image.metadataVersion === 0;
+    const control = this.#quorum.beginEpoch(isNew);
+    for (const { key, value } of control) this.#quorum.apply(key, value);
+    this.#epoch++;
+    const folder = `${this.#dataDir}/${METADATA_FOLDER}`;
+    // Before the log's first batch of the epoch, so that an epoch is never used twice.
+    await files.writeAtomic(
+      `${folder}/quorum-state`,
+      formatQuorumState(this.nodeId, this.#epoch, this.#quorum.kraftVersion),
+    );
+    const epochs = withEpoch(this.#epochs, { epoch: this.#epoch, startOffset: log.logEndOffset });
+    await files.writeAtomic(`${folder}/leader-epoch-checkpoint`, formatEpochs(epochs));
+
+    this.#journal.append(control, { leaderEpoch: this.#epoch, control: true, now });
+    if (this.#loader.inTransaction) {
+      this.#append(
+        [{ type: 'AbortTransaction', version: 0, data: { reason: 'cut short by a restart' } }],
+        now,
+      );
+    }
+    if (isNew) this.#append(this.#bootstrapRecords(), now);
+    this.#brokerEpoch = log.logEndOffset;
+    this.#append(
+      [
+        registerBroker(this.image, {
+          nodeId: this.nodeId,
+          directoryId: this.directoryId,
+          incarnationId: randomUuid(),
+          brokerEpoch: this.#brokerEpoch,
+          endPoints,
+          features: SERVED_FEATURES,
+        }),
+      ],
+      now,
+    );
+    const elections = electLeaders(this.image, this.nodeId);
+    for (let at = 0; at < elections.length; at += RECORDS_PER_BATCH) {
+      this.#append(elections.slice(at, at + RECORDS_PER_BATCH), now);
+    }
+    await this.durable();
+  }
+
+  /**
+   * Makes topics, each in one batch, and says of each what became of it; a name that comes twice is refused. With
+   * validateOnly nothing is changed. Throws OFFLINE, NO_SPACE, IO, CLOSED.
+   */
+  createTopics(specs: readonly TopicSpec[], now: number, validateOnly = false): CreateTopicResult[] {
+    const excess = tooManyPartitions(specs, this.#settings);
+    const repeated = repeatedNames(specs.map((spec) => spec.name));
+    const results: CreateTopicResult[] = [];
+    for (const [name, refusal] of repeated) results.push({ name, ...refusal });
+    for (const spec of specs) {
+      const { name } = spec;
+      if (repeated.has(name)) continue;
+      const decision = excess ?? createTopic(this.image, spec, this.#settings);
+      if (!decision.ok) {
+        results.push({ name, ...decision });
+        continue;
+      }
+      if (!validateOnly) this.#append(decision.records, now);
+      const { topicId, numPartitions, replicationFactor } = decision;
+      results.push({ name, ok: true, topicId, numPartitions, replicationFactor });
+    }
+    return results;
+  }
+
+  /** Removes topics from the image and the log; their folders are the caller's. Throws as createTopics does. */
+  deleteTopics(references: readonly TopicReference[], now: number): DeleteTopicResult[] {
+    return references.map((reference) => {
+      const decision = deleteTopic(this.image, reference);
+      if (!decision.ok) return { ...reference, ...decision };
+      this.#append(decision.records, now);
+      return { ok: true, name: decision.name, topicId: decision.topicId };
+    });
+  }
+
+  /** Hands out producer ids, one at a time, from blocks that are durable. */
+  producerIds(now: () => number): ProducerIdAllocator {
+    return new ProducerIdAllocator(async (): Promise<ProducerIdBlock> => {
+      const decision = allocateProducerIds(this.image, this.nodeId, this.#brokerEpoch);
+      if (!decision.ok) throw new BroadsheetError('LIMIT', decision.message);
+      this.#append(decision.records, now());
+      await this.durable();
+      return { firstProducerId: decision.firstProducerId, count: decision.count };
+    });
+  }
+
+  /** Resolves when all changes so far are durable. Rejects when they cannot be made so; the log is offline then and takes
+   * nothing more until a restart. */
+  durable(): Promise<void> {
+    return this.#journal.flushed();
+  }
+
+  /** Makes all durable and closes the log. Idempotent. */
+  async close(): Promise<void> {
+    await this.#journal.close();
+  }
+
+  /** Appends records as one batch and applies what was written. */
+  #append(records: readonly MetadataRecordInput[], now: number): void {
+    const values = records.map((record) => {
+      this.#writer.reset();
+      encodeMetadataRecord(this.#writer, record);
+      return Buffer.from(this.#writer.bytes());
+    });
+    this.#journal.append(
+      values.map((value) => ({ key: null, value })),
+      { leaderEpoch: this.#epoch, control: false, now },
+    );
+    for (const value of values) this.#loader.apply(decodeMetadataRecord(value));
+  }
+
+  #bootstrapRecords(): MetadataRecordInput[] {
+    const features: MetadataRecordInput[] = [...INITIAL_FEATURES].map(([name, featureLevel]) => ({
+      type: 'FeatureLevel',
+      version: 0,
+      data: { name, featureLevel },
+    }));
+    return [
+      { type: 'BeginTransaction', version: 0, data: { name: 'Bootstrap records' } },
+      ...(this.#bootstrap.length > 0 ? this.#bootstrap : features),
+      { type: 'EndTransaction', version: 0, data: {} },
+    ];
+  }
+
+  async #replay(snapshot: Snapshot | undefined): Promise<void> {
+    for (const { key, value } of snapshot?.control ?? []) this.#quorum.apply(key, value);
+    // Of a snapshot at 0 the voters count at once; its records are what activate() begins the log with.
+    if (snapshot !== undefined && snapshot.endOffset > 0) {
+      for (const record of snapshot.records) this.#loader.apply(record);
+    }
+    await this.#journal.replay(this.#replayFrom, (batch) => this.#visit(batch));
+  }
+
+  #visit(batch: RecordBatch): void {
+    if (batch.leaderEpoch > (this.#epochs.at(-1)?.epoch ?? -1)) {
+      this.#epochs = withEpoch(this.#epochs, { epoch: batch.leaderEpoch, startOffset: batch.baseOffset });
+    }
+    this.#epoch = Math.max(this.#epoch, batch.leaderEpoch);
+    for (const { offset, key, value } of batch.records()) {
+      if (offset < this.#replayFrom) continue;
+      try {
+        if (batch.isControl) this.#quorum.apply(key, value);
+        else this.#loader.apply(decodeMetadataRecord(value ?? new Uint8Array()));
+      } catch (error) {
+        if (!(error instanceof BroadsheetError)) throw error;
+        throw new BroadsheetError(
+          'CORRUPT',
+          `${this.#journal.log.dir}, offset ${offset}: ${error.message}`,
+          0,
+          { cause: error },
+        );
+      }
+    }
+  }
+
+  /** Refuses a directory that this broker must not lead. */
+  #check(state: QuorumState | undefined): void {
+    const fail = (what: string) => new BroadsheetError('CORRUPT', `${this.#dataDir}: ${what}`);
+    const strangers = this.#quorum.strangers(state?.voters);
+    if (strangers.length > 0) {
+      throw fail(
+        `it belongs to a cluster of several controllers (node ${this.nodeId} and ${strangers.join(', ')}); only the directory of a single node can be opened`,
+      );
+    }
+    const { metadataVersion } = this.image;
+    const known = metadataVersion >= MIN_METADATA_VERSION && metadataVersion <= MAX_METADATA_VERSION;
+    if (metadataVersion !== 0 && !known) {
+      throw fail(
+        `metadata.version ${metadataVersion}, only ${MIN_METADATA_VERSION} to ${MAX_METADATA_VERSION} are supported`,
+      );
+    }
+    if (metadataVersion === 0 && this.image.topicsById.size > 0) {
+      throw fail('the metadata log holds topics and no metadata.version');
+    }
+    for (const topic of this.image.topicsById.values()) {
+      for (const { id, replicas } of topic.partitions.values()) {
+        if (replicas.length === 1 && replicas[0] === this.nodeId) continue;
+        throw fail(
+          `${topic.name}-${id} has its replicas on nodes ${replicas.join(', ')}; only the directory of a single node (here ${this.nodeId}) can be opened`,
+        );
+      }
+    }
+  }
+}
+
+/** A directory with partitions and no metadata log is damaged, or a broker's whose controller is elsewhere. A new metadata
+ * log would disown its topics. */
+async function refuseOrphans({ dataDir, engine }: ClusterMetadataOptions): Promise<void> {
+  if (!(await engine.files.exists(dataDir))) return;
+  const orphans: string[] = [];
+  for (const { name, directory } of await engine.files.list(dataDir)) {
+    if (!directory || name === METADATA_FOLDER || !/-\d+$/.test(name)) continue;
+    if (await engine.files.exists(`${dataDir}/${name}/partition.metadata`)) orphans.push(name);
+  }
+  if (orphans.length === 0) return;
+  throw new BroadsheetError(
+    'CORRUPT',
+    `${dataDir} holds ${orphans.length} partitions (${orphans[0]} ...) but no meta.properties or no ${METADATA_FOLDER}: it is damaged, or belongs to a node whose controller is elsewhere`,
+  );
+}
+
+/** Opens the metadata log. It is always recovered from its start, however it was closed. */
+async function openLog(
+  { engine, now }: ClusterMetadataOptions,
+  folder: string,
+  names: readonly string[],
+  snapshot: Snapshot | undefined,
+): Promise<Log> {
+  const open = (logStartOffset: number) =>
+    engine.open(folder, { ...LOG_OPTIONS, logStartOffset, recoveryPoint: 0, cleanShutdown: false, now });
+  const snapshotEnd = snapshot?.endOffset ?? 0;
+  const start = firstSegmentOffset(names) ?? snapshotEnd;
+  if (start > snapshotEnd) {
+    throw new BroadsheetError(
+      'CORRUPT',
+      `${folder}: the log begins at offset ${start} and no snapshot holds what came before`,
+    );
+  }
+  const log = await open(start);
+  if (log.logEndOffset >= snapshotEnd) return log;
+  // The snapshot holds all that the log does and more: the log goes on where it ends.
+  await log.close();
+  for (const name of names) {
+    if (/^\d{20}\.(log|index|timeindex|snapshot|txnindex)$/.test(name))
+      await engine.files.remove(`${folder}/${name}`);
+  }
+  return open(snapshotEnd);
+}
