@@ -4,7 +4,11 @@
  * A change is applied in the call that makes it and durable when durable() resolves. An answer that tells of it waits for
  * that, and so does a new partition's folder: Kafka sets aside a folder that no topic owns.
  */
+import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
+import { LogCommitter } from '../log/committer.ts';
+import { LeaderEpochs } from '../log/leader-epochs.ts';
 import type { Log, LogEngine } from '../log/log.ts';
+import { parsePartitionFolder } from '../log/partition-names.ts';
 import type { RecordBatch } from '../protocol/records/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -24,19 +28,15 @@ import {
 } from './controller.ts';
 import { INITIAL_FEATURES, MAX_METADATA_VERSION, MIN_METADATA_VERSION, SERVED_FEATURES } from './features.ts';
 import { ClusterImage, ImageLoader } from './image.ts';
-import { type Commit, Journal } from './journal.ts';
+import { Journal } from './journal.ts';
 import {
-  type EpochStart,
   firstSegmentOffset,
-  formatEpochs,
   formatQuorumState,
   METADATA_FOLDER,
   newestSnapshot,
-  parseEpochs,
   parseQuorumState,
   prepareMetadataFolder,
   type QuorumState,
-  withEpoch,
 } from './kraft-files.ts';
 import {
   createMetaProperties,
@@ -53,8 +53,8 @@ export interface ClusterMetadataOptions {
   /** Absolute path of the directory; it exists and is locked. */
   readonly dataDir: string;
   readonly engine: LogEngine;
-  /** How appends are written; see Commit. Defaults to the engine's own, for an engine that is not shared. */
-  readonly commit?: Commit;
+  /** Of that engine, when others write through it too. */
+  readonly committer?: LogCommitter;
   /** num.partitions. */
   readonly defaultPartitions: number;
   /** Most partitions of all topics together. */
@@ -104,7 +104,7 @@ export class ClusterMetadata {
   readonly #settings: ControllerSettings;
   /** What a directory that Kafka formatted and never started is to begin with. */
   readonly #bootstrap: readonly MetadataRecordInput[];
-  #epochs: EpochStart[] = [];
+  readonly #epochs: LeaderEpochs;
   readonly #replayFrom: number;
   #epoch: number;
   #brokerEpoch = -1;
@@ -128,9 +128,9 @@ export class ClusterMetadata {
     const state = names.includes('quorum-state')
       ? parseQuorumState((await files.read(statePath, 1024 * 1024)).toString('utf8'), statePath)
       : undefined;
-    const epochs = names.includes('leader-epoch-checkpoint')
-      ? parseEpochs((await files.read(`${folder}/leader-epoch-checkpoint`)).toString('utf8'))
-      : [];
+    const epochs = names.includes(LEADER_EPOCH_FILE)
+      ? readEpochs((await files.read(`${folder}/${LEADER_EPOCH_FILE}`)).toString('latin1'))
+      : new LeaderEpochs();
     const newest = newestSnapshot(names);
     const snapshot = newest === undefined ? undefined : await readSnapshot(files, folder, newest);
     const log = await openLog(options, folder, names, snapshot);
@@ -150,7 +150,7 @@ export class ClusterMetadata {
     owner: MetaProperties,
     log: Log,
     state: QuorumState | undefined,
-    epochs: readonly EpochStart[],
+    epochs: LeaderEpochs,
     snapshot: Snapshot | undefined,
   ) {
     this.clusterId = owner.clusterId;
@@ -161,7 +161,7 @@ export class ClusterMetadata {
     this.#quorum = new Quorum(owner.nodeId, owner.directoryId);
     this.#dataDir = options.dataDir;
     this.#engine = options.engine;
-    this.#journal = new Journal(log, options.commit ?? ((done) => options.engine.commit(done)));
+    this.#journal = new Journal(log, options.committer ?? new LogCommitter(options.engine));
     this.#settings = {
       nodeId: owner.nodeId,
       directoryId: owner.directoryId,
@@ -174,9 +174,9 @@ export class ClusterMetadata {
     this.#bootstrap = snapshot?.endOffset === 0 ? snapshot.records : [];
     this.#replayFrom = Math.max(log.logStartOffset, snapshot?.endOffset ?? 0);
     // The batches that the replay visits tell their epochs themselves.
-    for (const entry of epochs) {
-      if (entry.startOffset < this.#replayFrom) this.#epochs = withEpoch(this.#epochs, entry);
-    }
+    this.#epochs = epochs;
+    epochs.truncateFromEnd(this.#replayFrom);
+    epochs.truncateFromStart(log.logStartOffset);
   }
 
   /** The leader epoch of the metadata log; that of the last leader until activate(). */
@@ -217,8 +217,8 @@ export class ClusterMetadata {
       `${folder}/quorum-state`,
       formatQuorumState(this.nodeId, this.#epoch, this.#quorum.kraftVersion),
     );
-    const epochs = withEpoch(this.#epochs, { epoch: this.#epoch, startOffset: log.logEndOffset });
-    await files.writeAtomic(`${folder}/leader-epoch-checkpoint`, formatEpochs(epochs));
+    this.#epochs.assign(this.#epoch, log.logEndOffset);
+    await files.writeAtomic(`${folder}/${LEADER_EPOCH_FILE}`, this.#epochs.text());
 
     this.#journal.append(control, { leaderEpoch: this.#epoch, control: true, now });
     if (this.#loader.inTransaction) {
@@ -342,8 +342,8 @@ export class ClusterMetadata {
   }
 
   #visit(batch: RecordBatch): void {
-    if (batch.leaderEpoch > (this.#epochs.at(-1)?.epoch ?? -1)) {
-      this.#epochs = withEpoch(this.#epochs, { epoch: batch.leaderEpoch, startOffset: batch.baseOffset });
+    if (batch.leaderEpoch > (this.#epochs.latest?.epoch ?? -1)) {
+      this.#epochs.assign(batch.leaderEpoch, batch.baseOffset);
     }
     this.#epoch = Math.max(this.#epoch, batch.leaderEpoch);
     for (const { offset, key, value } of batch.records()) {
@@ -393,14 +393,24 @@ export class ClusterMetadata {
   }
 }
 
+/** A history that does not parse is made anew from what the replay sees. */
+function readEpochs(text: string): LeaderEpochs {
+  try {
+    return LeaderEpochs.parse(text);
+  } catch (error) {
+    if (error instanceof BroadsheetError && error.code === 'CORRUPT') return new LeaderEpochs();
+    throw error;
+  }
+}
+
 /** A directory with partitions and no metadata log is damaged, or a broker's whose controller is elsewhere. A new metadata
  * log would disown its topics. */
 async function refuseOrphans({ dataDir, engine }: ClusterMetadataOptions): Promise<void> {
   if (!(await engine.files.exists(dataDir))) return;
   const orphans: string[] = [];
   for (const { name, directory } of await engine.files.list(dataDir)) {
-    if (!directory || name === METADATA_FOLDER || !/-\d+$/.test(name)) continue;
-    if (await engine.files.exists(`${dataDir}/${name}/partition.metadata`)) orphans.push(name);
+    if (!directory || name === METADATA_FOLDER || parsePartitionFolder(name) === undefined) continue;
+    if (await engine.files.exists(`${dataDir}/${name}/${PARTITION_METADATA_FILE}`)) orphans.push(name);
   }
   if (orphans.length === 0) return;
   throw new BroadsheetError(

@@ -3,18 +3,11 @@
  * it, so that the next event already sees the changed state; it is durable once flushed() resolves, and no answer that
  * tells of it may leave earlier.
  */
+import type { LogCommitter } from '../log/committer.ts';
 import type { Log } from '../log/log.ts';
-import { ATTRIBUTE_CONTROL } from '../protocol/records/batch.ts';
 import { RecordBatch, readBatches } from '../protocol/records/reader.ts';
-import { writeBatch } from '../protocol/records/writer.ts';
+import { BatchBuilder } from '../protocol/records/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-
-/**
- * Writes what is staged (LogEngine.commit). `done` is called for this journal's log, before the call returns or later,
- * with the error if nothing was written. An engine that is shared with others' logs needs a commit that tells each
- * owner of its own.
- */
-export type Commit = (done: (log: Log, error: BroadsheetError | undefined) => void) => void;
 
 export interface JournalRecord {
   readonly key: Uint8Array | null;
@@ -38,29 +31,10 @@ export function* recordBatches(bytes: Uint8Array): Generator<RecordBatch> {
   }
 }
 
-function encode(records: readonly JournalRecord[], { control, leaderEpoch, now }: AppendOptions): Uint8Array {
-  return writeBatch(
-    {
-      // Given by the log.
-      baseOffset: 0,
-      leaderEpoch,
-      attributes: control ? ATTRIBUTE_CONTROL : 0,
-      lastOffsetDelta: records.length - 1,
-      baseTimestamp: now,
-      maxTimestamp: now,
-      producerId: -1,
-      producerEpoch: -1,
-      baseSequence: -1,
-    },
-    records.map(({ key, value }, offsetDelta) => ({
-      attributes: 0,
-      timestampDelta: 0,
-      offsetDelta,
-      key,
-      value,
-      headers: [],
-    })),
-  );
+function encode(records: readonly JournalRecord[], { control, now }: AppendOptions): Uint8Array {
+  const builder = new BatchBuilder({ control });
+  for (const { key, value } of records) builder.append({ timestamp: now, key, value });
+  return builder.build();
 }
 
 /** Bytes read at a time in a replay. */
@@ -68,7 +42,9 @@ const REPLAY_CHUNK_BYTES = 1024 * 1024;
 
 export class Journal {
   readonly log: Log;
-  readonly #commit: Commit;
+  readonly #committer: LogCommitter;
+  /** Tells the append that is being committed what became of it. */
+  #outcome: ((error: BroadsheetError | undefined) => void) | undefined;
   /** A write that failed after its append had returned. */
   #failure: BroadsheetError | undefined;
   /** Appends handed to the engine that are not known to be written. */
@@ -78,9 +54,10 @@ export class Journal {
   /** A flush that has not begun: whatever is appended until then shares it. */
   #nextFlush: Promise<void> | undefined;
 
-  constructor(log: Log, commit: Commit) {
+  constructor(log: Log, committer: LogCommitter) {
     this.log = log;
-    this.#commit = commit;
+    this.#committer = committer;
+    committer.register(log, (_, error) => this.#written(error));
   }
 
   /** Visits every batch from `from` to the end, in order. Throws what visit throws, and CORRUPT. */
@@ -108,18 +85,26 @@ export class Journal {
     const bytes = encode(records, options);
     const { baseOffset } = this.log.stage(bytes, 0, bytes.length, options.leaderEpoch, options.now);
     let failure: BroadsheetError | undefined;
-    let returned = false;
     this.#unwritten++;
-    this.#commit((log, error) => {
-      if (log !== this.log) return;
-      this.#unwritten--;
-      if (returned) this.#failure ??= error;
-      else failure = error;
-      if (returned && this.#unwritten === 0) for (const resume of this.#whenWritten.splice(0)) resume();
-    });
-    returned = true;
+    this.#outcome = (error) => {
+      failure = error;
+    };
+    this.#committer.commit();
+    this.#outcome = undefined;
     if (failure !== undefined) throw failure;
     return baseOffset;
+  }
+
+  #written(error: BroadsheetError | undefined): void {
+    if (this.#outcome !== undefined) {
+      this.#unwritten--;
+      this.#outcome(error);
+      return;
+    }
+    // One write may hold several appends.
+    this.#unwritten = 0;
+    this.#failure ??= error;
+    for (const resume of this.#whenWritten.splice(0)) resume();
   }
 
   /** Resolves when all that was appended so far is durable. One flush runs at a time and the next one covers all that
@@ -148,6 +133,7 @@ export class Journal {
 
   /** Flushes and closes the log. Idempotent. */
   async close(): Promise<void> {
+    this.#committer.unregister(this.log);
     await this.log.close();
   }
 }

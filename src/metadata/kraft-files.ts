@@ -1,5 +1,9 @@
-/** The files of the metadata log's folder, and the ones of the directory's root that tell of its state, besides the log
- * itself: names and contents. */
+/** The files of the metadata log's folder besides the log itself: names and contents. */
+import {
+  PARTITION_METADATA_FILE,
+  parsePartitionMetadata,
+  partitionMetadataText,
+} from '../log/checkpoints.ts';
 import type { Files } from '../log/log.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 
@@ -87,65 +91,16 @@ export function firstSegmentOffset(names: readonly string[]): number | undefined
   return first;
 }
 
-export interface EpochStart {
-  readonly epoch: number;
-  readonly startOffset: number;
-}
-
-/** leader-epoch-checkpoint: version, number of lines, then `epoch startOffset`. Lines that make no sense end the list:
- * the log itself tells the rest. */
-export function parseEpochs(text: string): EpochStart[] {
-  const [version, , ...lines] = text.split('\n');
-  const entries: EpochStart[] = [];
-  if (version !== '0') return entries;
-  for (const line of lines) {
-    const match = /^(\d{1,10}) (\d{1,16})$/.exec(line);
-    if (match === null) break;
-    entries.push({ epoch: Number(match[1]), startOffset: Number(match[2]) });
-  }
-  return entries;
-}
-
-export function formatEpochs(entries: readonly EpochStart[]): string {
-  const lines = entries.map(({ epoch, startOffset }) => `${epoch} ${startOffset}\n`);
-  return `0\n${entries.length}\n${lines.join('')}`;
-}
-
-/** Adds an epoch. What begins at or after its start, or has a higher epoch, never was. */
-export function withEpoch(entries: readonly EpochStart[], added: EpochStart): EpochStart[] {
-  const kept = entries.filter((entry) => entry.startOffset < added.startOffset && entry.epoch < added.epoch);
-  return [...kept, added];
-}
-
-export function formatPartitionMetadata(topicId: string): string {
-  return `version: 0\ntopic_id: ${topicId}`;
-}
-
-/** The topic id of a partition.metadata file. Throws CORRUPT. */
-export function parsePartitionMetadata(text: string, path: string): string {
-  const match = /^version: 0\r?\ntopic_id: ([A-Za-z0-9_-]{22})\s*$/.exec(text);
-  if (match === null) throw new BroadsheetError('CORRUPT', `${path}: neither version 0 nor a topic id in it`);
-  return match[1]!;
-}
-
 /** Makes the metadata log's folder, or checks that the one that is there is its own. */
 export async function prepareMetadataFolder(files: Files, dataDir: string): Promise<string> {
   const folder = `${dataDir}/${METADATA_FOLDER}`;
-  const path = `${folder}/partition.metadata`;
+  const path = `${folder}/${PARTITION_METADATA_FILE}`;
   if (await files.exists(path)) {
-    const topicId = parsePartitionMetadata((await files.read(path, 4096)).toString('utf8'), path);
+    const topicId = parsePartitionMetadata((await files.read(path, 4096)).toString('utf8'));
     if (topicId !== METADATA_TOPIC_ID)
       throw new BroadsheetError('CORRUPT', `${path} names topic ${topicId}, not the metadata log's`);
   } else {
-    await files.createDurable(path, formatPartitionMetadata(METADATA_TOPIC_ID));
+    await files.createDurable(path, partitionMetadataText(METADATA_TOPIC_ID));
   }
   return folder;
-}
-
-/** Written last at a clean stop and removed at the start. */
-export const CLEAN_SHUTDOWN_FILE = '.kafka_cleanshutdown';
-
-/** brokerEpoch is the BrokerEpoch field of the last registration: Kafka trusts the file only then. */
-export function formatCleanShutdown(brokerEpoch: number): string {
-  return JSON.stringify({ version: 0, brokerEpoch });
 }

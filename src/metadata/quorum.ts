@@ -12,26 +12,14 @@ import {
   writeVotersRecord,
 } from '../protocol/generated/control.ts';
 import { Reader } from '../protocol/reader.ts';
+import { ControlType } from '../protocol/records/control.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-
-/** Type of a control record, in its key. */
-export const ControlType = {
-  LEADER_CHANGE: 2,
-  SNAPSHOT_HEADER: 3,
-  SNAPSHOT_FOOTER: 4,
-  KRAFT_VERSION: 5,
-  KRAFT_VOTERS: 6,
-} as const;
+import type { JournalRecord } from './journal.ts';
 
 const KEY_VERSION = 0;
 /** Every control record is written at version 0: version 1 of LeaderChange is fatal to Kafka (seen). */
 const VALUE_VERSION = 0;
-
-export interface ControlRecord {
-  readonly key: Uint8Array;
-  readonly value: Uint8Array;
-}
 
 /** The type in a control record's key. Throws CORRUPT. */
 export function controlTypeOf(key: Uint8Array | null): number {
@@ -41,7 +29,7 @@ export function controlTypeOf(key: Uint8Array | null): number {
   return reader.int16();
 }
 
-function control(type: number, write: (writer: Writer) => void): ControlRecord {
+function control(type: number, write: (writer: Writer) => void): JournalRecord {
   const key = new Writer(4);
   key.int16(KEY_VERSION);
   key.int16(type);
@@ -95,7 +83,7 @@ export class Quorum {
    * The control batch that begins an epoch: who leads, and the voters where the log does not name this directory yet.
    * A log whose voters are named by configuration (kraft.version 0) stays so, unless it is new.
    */
-  beginEpoch(isNew: boolean): ControlRecord[] {
+  beginEpoch(isNew: boolean): JournalRecord[] {
     const records = [
       control(ControlType.LEADER_CHANGE, (writer) =>
         writeLeaderChangeMessage(writer, VALUE_VERSION, {

@@ -1,10 +1,11 @@
 /** Snapshots of the metadata log, as Kafka writes them: `<end offset>-<epoch>.checkpoint`, a control batch that begins it,
  * data batches, a control batch that ends it. Offsets in it count from 0. */
 import type { Files } from '../log/log.ts';
+import { ControlType } from '../protocol/records/control.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { type JournalRecord, recordBatches } from './journal.ts';
 import type { SnapshotName } from './kraft-files.ts';
-import { ControlType, controlTypeOf } from './quorum.ts';
+import { controlTypeOf } from './quorum.ts';
 import { decodeMetadataRecord, type MetadataRecord } from './records.ts';
 
 /** Largest snapshot that is read, bytes. */

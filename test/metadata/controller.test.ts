@@ -11,7 +11,7 @@ import {
   type TopicSpec,
   tooManyPartitions,
 } from '../../src/metadata/controller.ts';
-import { ClusterImage, type ImageRecord, ImageLoader } from '../../src/metadata/image.ts';
+import { ClusterImage, ImageLoader, type ImageRecord } from '../../src/metadata/image.ts';
 import {
   decodeMetadataRecord,
   encodeMetadataRecord,
