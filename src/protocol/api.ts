@@ -82,12 +82,7 @@ export function readRequestStart(r: Reader, start: RequestStart): void {
 /** Reads what follows: the client id, and tagged fields in header version 2. Throws MALFORMED. */
 export function readClientId(r: Reader, headerVersion: number): string | null {
   const clientId = r.nullableString();
-  if (headerVersion >= 2) {
-    for (let left = r.tagCount(); left > 0; left--) {
-      r.unsignedVarint();
-      r.skip(r.tagEnd() - r.position);
-    }
-  }
+  if (headerVersion >= 2) r.skipTags();
   return clientId;
 }
 

@@ -47,6 +47,11 @@ export class Reader {
     this.end = end;
   }
 
+  /** The bytes that positions index: those handed in. */
+  get source(): Buffer {
+    return this.#buffer;
+  }
+
   get remaining(): number {
     return this.end - this.position;
   }
@@ -193,7 +198,11 @@ export class Reader {
   // Strings
 
   string(): string {
-    return this.utf8(this.#checked(this.#notNull(this.int16(), 'a string'), 'a string'));
+    return this.utf8(this.stringLength());
+  }
+
+  stringLength(): number {
+    return this.#checked(this.#notNull(this.int16(), 'a string'), 'a string');
   }
 
   nullableString(): string | null {
@@ -202,7 +211,11 @@ export class Reader {
   }
 
   compactString(): string {
-    return this.utf8(this.#checked(this.#notNull(this.unsignedVarint() - 1, 'a string'), 'a string'));
+    return this.utf8(this.compactStringLength());
+  }
+
+  compactStringLength(): number {
+    return this.#checked(this.#notNull(this.unsignedVarint() - 1, 'a string'), 'a string');
   }
 
   compactNullableString(): string | null {
@@ -213,19 +226,7 @@ export class Reader {
   /** The next `length` bytes as text; what is no UTF-8 becomes U+FFFD. */
   utf8(length: number): string {
     const start = this.take(length);
-    const end = start + length;
-    const b = this.#buffer;
-    if (length < 32) {
-      // Short ASCII without a call into C++.
-      let text = '';
-      for (let at = start; at < end; at++) {
-        const byte = b[at]!;
-        if (byte >= 0x80) return b.toString('utf8', start, end);
-        text += String.fromCharCode(byte);
-      }
-      return text;
-    }
-    return b.toString('utf8', start, end);
+    return this.#buffer.toString('utf8', start, start + length);
   }
 
   // Bytes and records
@@ -235,8 +236,13 @@ export class Reader {
   }
 
   nullableBytes(): Uint8Array | null {
-    const length = this.#nullable(this.int32(), 'bytes');
+    const length = this.nullableBytesLength();
     return length < 0 ? null : this.raw(length);
+  }
+
+  /** -1: null. */
+  nullableBytesLength(): number {
+    return this.#nullable(this.int32(), 'bytes');
   }
 
   compactBytes(): Uint8Array {
@@ -244,8 +250,13 @@ export class Reader {
   }
 
   compactNullableBytes(): Uint8Array | null {
-    const length = this.#nullable(this.unsignedVarint() - 1, 'bytes');
+    const length = this.compactNullableBytesLength();
     return length < 0 ? null : this.raw(length);
+  }
+
+  /** -1: null. */
+  compactNullableBytesLength(): number {
+    return this.#nullable(this.unsignedVarint() - 1, 'bytes');
   }
 
   /** A view of the next `length` bytes. */
@@ -307,6 +318,14 @@ export class Reader {
     if (fields === undefined) return [field];
     fields.push(field);
     return fields;
+  }
+
+  /** Passes over the tagged fields of a struct. */
+  skipTags(): void {
+    for (let left = this.tagCount(); left > 0; left--) {
+      this.unsignedVarint();
+      this.position = this.tagEnd();
+    }
   }
 
   /** All tagged fields of a struct that knows none; undefined if there are none. */
