@@ -14,7 +14,7 @@
       "ldflags": ["-static-libstdc++", "-static-libgcc"],
       "conditions": [
         ["sanitize!=''", {
-          "cflags_cc": ["-fsanitize=<(sanitize)", "-fno-omit-frame-pointer", "-O1", "-g"],
+          "cflags_cc": ["-fsanitize=<(sanitize)", "-fno-sanitize=vptr", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g"],
           "ldflags!": ["-static-libstdc++", "-static-libgcc"],
           "ldflags": ["-fsanitize=<(sanitize)"]
         }]

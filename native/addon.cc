@@ -18,6 +18,7 @@ Napi::Object init_addon(Napi::Env env, Napi::Object exports) {
   define(env, exports, {{"lastStatus", last_status}});
   init_batch_binding(env, exports);
   init_file_binding(env, exports);
+  init_test_binding(env, exports);
   return exports;
 }
 

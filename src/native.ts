@@ -126,8 +126,10 @@ export function addon(): Addon {
     const require = createRequire(import.meta.url);
     // src/native.ts and dist/native.js lie at the same depth.
     const root = fileURLToPath(new URL('..', import.meta.url));
+    // For development: another build of the addon, such as the one with sanitizers.
+    const path = process.env.BROADSHEET_ADDON;
     try {
-      loaded = checked(require('node-gyp-build')(root) as Addon);
+      loaded = checked((path ? require(path) : require('node-gyp-build')(root)) as Addon);
     } catch (error) {
       throw new BroadsheetError(
         'ADDON_UNAVAILABLE',
