@@ -6,7 +6,7 @@
 
 namespace broadsheet {
 
-void on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close) {
+std::function<void()> on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close) {
   struct Hook {
     std::function<void(std::function<void()>)> close;
     napi_async_cleanup_hook_handle handle;
@@ -24,6 +24,10 @@ void on_environment_end(napi_env env, std::function<void(std::function<void()> d
         });
       },
       hook, &hook->handle);
+  return [hook] {
+    napi_remove_async_cleanup_hook(hook->handle);
+    delete hook;
+  };
 }
 
 Environment::Environment(napi_env env) : env_(env) {

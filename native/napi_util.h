@@ -46,8 +46,9 @@ using FileTable = HandleTable<File>;
 
 // Holds the environment's end until done: `close` runs when the environment goes away (process exit, end or
 // termination of a worker) and calls its argument, at once or later, when every handle is closed. JavaScript cannot
-// be called any more then. Those made last run first.
-void on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close);
+// be called any more then. Those made last run first. What is returned takes it back: for what is closed earlier. It must
+// not be called once `close` ran.
+std::function<void()> on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close);
 
 // All that the addon keeps per environment (main thread or worker). Used on that environment's thread only.
 class Environment {

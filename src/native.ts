@@ -50,7 +50,94 @@ export interface FolderEntry {
   size: number;
 }
 
-export interface Addon {
+/** The sockets of one transport as both sides see them. Opaque handle `transport`; the rest is memory. */
+export interface SocketShared {
+  readonly transport: object;
+  /** Where frames of a tick lie: number 0 is the slab, others hold one large frame each. */
+  readonly buffers: Uint8Array[];
+  /** Records of socketLayout.event, as many as the tick's call says. */
+  readonly events: Float64Array;
+  /** Small answers, and whose they are: records of socketLayout.entry. A negative segment means bytes of the outbox. */
+  readonly outbox: Uint8Array;
+  readonly entries: Float64Array;
+  /** ticking: 1 from a tick's beginning until what it left to send was taken. cursor: the next event to handle. entries:
+   * how many wait in the outbox; the addon sets it to 0 when it takes them. */
+  readonly control: Float64Array;
+}
+
+/** Sockets: native/socket_binding.cc. Calls on a closed transport, or on a connection that is gone, do nothing. */
+export interface SocketAddon {
+  /** Numbers of kinds and reasons, and the place of each field in its record, counted in doubles. */
+  readonly socketLayout: {
+    readonly events: Readonly<
+      Record<'accepted' | 'frame' | 'badFrame' | 'ended' | 'closed' | 'acceptFailed', number>
+    >;
+    readonly reasons: Readonly<
+      Record<'peer' | 'reset' | 'idle' | 'local' | 'bad-frame' | 'send-overflow' | 'error', number>
+    >;
+    readonly control: Readonly<Record<'ticking' | 'cursor' | 'entries', number>>;
+    readonly event: Readonly<Record<'kind' | 'connection' | 'buffer' | 'start' | 'end' | 'stride', number>>;
+    readonly entry: Readonly<Record<'connection' | 'segment' | 'start' | 'length' | 'stride', number>>;
+  };
+  socketOpen(
+    maxFrameBytes: number,
+    maxQueuedBytes: number,
+    fetchPath: 'auto' | 'sendfile' | 'copy',
+    sendBufferBytes: number,
+    receiveBufferBytes: number,
+  ): SocketShared | StatusObject;
+  /** Begins to accept and receive. onEvents is called once per tick; it moves control's cursor past each event before it
+   * handles it, since after an exception it is called again. */
+  socketStart(transport: object, onEvents: (count: number) => void): StatusObject | undefined;
+  /** Resolves the host's name while the caller waits. */
+  socketListen(
+    transport: object,
+    host: string,
+    port: number,
+  ): { listener: number; port: number } | StatusObject;
+  socketSetAccepting(transport: object, listener: number, accepting: boolean): number;
+  socketCloseListener(transport: object, listener: number): number;
+  /** After acceptFailed. */
+  socketResumeAccepting(transport: object): number;
+  /** Moves what lies in the outbox to the connections' queues. */
+  socketTake(transport: object): number;
+  /** The same, then queues bytes, which are copied. */
+  socketSend(transport: object, connection: number, bytes: Uint8Array): number;
+  /** socketTake, then writes as far as the sockets take it. */
+  socketFlush(transport: object): number;
+  socketSetReading(transport: object, connection: number, reading: boolean): number;
+  socketCloseConnection(transport: object, connection: number, drain: boolean): number;
+  socketCloseIdle(transport: object, idleMs: number): number;
+  /** closeConnection with drain for all. */
+  socketDrainAll(transport: object): number;
+  socketPeer(
+    transport: object,
+    connection: number,
+  ):
+    | {
+        listener: number;
+        remoteAddress: string;
+        remotePort: number;
+        localAddress: string;
+        localPort: number;
+      }
+    | undefined;
+  socketStats(transport: object):
+    | {
+        connections: number;
+        bytesReceived: number;
+        bytesSent: number;
+        bytesBySendfile: number;
+        bytesByCopy: number;
+        bytesQueued: number;
+        bytesPartial: number;
+      }
+    | undefined;
+  /** Closes all at once; the events of that are still handed out, then `closed` is called: no handle is left. */
+  socketClose(transport: object, closed: () => void): number;
+}
+
+export interface Addon extends SocketAddon {
   /** Name of each status code by its number (native/status.h). */
   readonly codes: readonly ErrorCode[];
   /** Where each result lies in `results`. */

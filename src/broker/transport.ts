@@ -5,6 +5,7 @@
  * then one onTickEnd. What is sent before onTickEnd returns leaves in the same tick.
  */
 import type { Part } from '../protocol/part.ts';
+import type { BroadsheetError } from '../runtime/errors.ts';
 
 /** Names one connection of one transport for ever: descriptors are reused, ids are not. */
 export type ConnectionId = number;
@@ -28,6 +29,12 @@ export interface TransportHandler {
   /** A length that no Kafka peer sends (negative, 0, or above maxFrameBytes). `bytes` holds what arrived, from the
    * length on, at most 64 bytes. The connection is closed by the transport afterwards. */
   onBadFrame(connection: ConnectionId, bytes: Uint8Array, start: number, end: number): void;
+  /** The peer sent its FIN: no other frame comes, but it may still read answers. The handler calls
+   * closeConnection(connection, true) once it has given the last one; onClose('peer') follows. Without this method the
+   * transport closes the connection after what this tick sends. */
+  onEnd?(connection: ConnectionId): void;
+  /** No descriptor was to be had for a new connection: accepting rests for a moment. Once, until it works again. */
+  onAcceptFailed?(listener: number, error: BroadsheetError): void;
   onClose(connection: ConnectionId, reason: CloseReason): void;
   /** All connections that had something to say were heard: write, wake, answer. */
   onTickEnd(): void;
@@ -40,6 +47,7 @@ export interface TransportOptions {
   readonly maxQueuedBytes: number;
   /** 'auto' copies on loopback and uses sendfile(2) elsewhere. */
   readonly fetchPath: 'auto' | 'sendfile' | 'copy';
+  /** SO_SNDBUF and SO_RCVBUF; 0 or -1 leaves them to the system, which then fits them to the traffic. */
   readonly sendBufferBytes: number;
   readonly receiveBufferBytes: number;
 }
@@ -68,9 +76,11 @@ export interface Transport {
   send(connection: ConnectionId, parts: readonly Part[]): void;
   /** Writes what is queued as far as sockets take it. A tick does this by itself; callers outside one do it. */
   flush(): void;
-  /** Stops reading a connection, or goes on: the bound on requests that wait. */
+  /** Stops reading a connection, or goes on: the bound on requests that wait. Frames that this tick already found are
+   * still handed out. */
   setReading(connection: ConnectionId, reading: boolean): void;
-  /** Closes after what is queued has left (drain), or at once. onClose follows, with 'local'. */
+  /** Closes after what is queued has left (drain), or at once. No other frame of it is handed out; onClose follows, with
+   * 'local'. */
   closeConnection(connection: ConnectionId, drain: boolean): void;
   /** Closes connections that neither received nor sent for idleMs; onClose('idle') follows. */
   closeIdle(idleMs: number): void;
