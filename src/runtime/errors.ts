@@ -17,6 +17,8 @@ export type ErrorCode =
   | 'ADDRESS_IN_USE'
   | 'OFFLINE'
   | 'TIMESTAMP_INVALID'
+  /** Transactional data where none may be. */
+  | 'TRANSACTION_REFUSED'
   /** Bytes from a peer that do not parse as what they claim to be. */
   | 'MALFORMED'
   | 'INVALID_CONFIG'

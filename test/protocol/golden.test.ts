@@ -8,6 +8,9 @@ describe('golden vectors', () => {
   it.each([
     ['apis.jsonl.gz', 2472],
     ['records.jsonl.gz', 504],
+    ['record-batches.jsonl.gz', 100],
+    ['record-batches-corrupt.jsonl.gz', 124],
+    ['produce-outcomes.jsonl.gz', 224],
   ])('%s', async (name, count) => {
     const result = await checkFile(fixture(name));
     expect(result.failures).toEqual([]);

@@ -140,8 +140,13 @@ function rewritten(batch: RecordBatch, raws: readonly RawRecord[], attributes: n
   return bytes;
 }
 
-/** What is wrong with how a vector of `record-batches.jsonl` is read and written, or undefined. */
-export function checkBatches(vector: BatchesVector): string | undefined {
+/** Throws what is wrong with how a vector of `record-batches.jsonl` is read and written. */
+export function checkBatches(vector: BatchesVector): void {
+  const wrong = batchesFault(vector);
+  if (wrong !== undefined) throw new Error(wrong);
+}
+
+function batchesFault(vector: BatchesVector): string | undefined {
   const bytes = Buffer.from(vector.hex, 'hex');
   let read = 0;
   let index = 0;
@@ -190,8 +195,13 @@ const CODES: Readonly<Record<string, readonly ErrorCode[]>> = {
   IllegalArgumentException: ['BATCH_INVALID', 'BATCH_CORRUPT'],
 };
 
-/** What is wrong with how far a vector of `record-batches-corrupt.jsonl` is read, or undefined. */
-export function checkCorrupt(vector: CorruptVector): string | undefined {
+/** Throws what is wrong with how far a vector of `record-batches-corrupt.jsonl` is read. */
+export function checkCorrupt(vector: CorruptVector): void {
+  const wrong = corruptFault(vector);
+  if (wrong !== undefined) throw new Error(wrong);
+}
+
+function corruptFault(vector: CorruptVector): string | undefined {
   const bytes = Buffer.from(vector.hex, 'hex');
   let stage = 'frame';
   let goodBatches = 0;

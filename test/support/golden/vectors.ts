@@ -1,7 +1,11 @@
 /** Files of golden vectors, and which check a line is for: told by its shape. */
-import fs from 'node:fs';
-import { gunzipSync } from 'node:zlib';
+import { type BatchesVector, type CorruptVector, checkBatches, checkCorrupt } from './batches.ts';
 import { type ApiVector, checkApi, checkRecord, type RecordVector } from './codecs.ts';
+import { readLines } from './lines.ts';
+
+import { checkOutcome } from './outcomes.ts';
+
+export { readLines } from './lines.ts';
 
 export interface Result {
   passed: number;
@@ -13,15 +17,11 @@ type Check = (vector: never, path: string) => void | Promise<void>;
 
 const CHECKS: readonly { readonly kind: string; readonly has: readonly string[]; readonly check: Check }[] = [
   { kind: 'API', has: ['api', 'hex'], check: (vector: ApiVector) => checkApi(vector) },
+  { kind: 'batches', has: ['batches', 'hex'], check: (vector: BatchesVector) => checkBatches(vector) },
+  { kind: 'corrupt', has: ['goodBatches', 'hex'], check: (vector: CorruptVector) => checkCorrupt(vector) },
+  { kind: 'outcome', has: ['outcome', 'file'], check: checkOutcome },
   { kind: 'record', has: ['family', 'hex'], check: (vector: RecordVector) => checkRecord(vector) },
 ];
-
-/** The lines of a JSON lines file, plain or gzip. */
-export function readLines(path: string): string[] {
-  const bytes = fs.readFileSync(path);
-  const text = (bytes[0] === 0x1f && bytes[1] === 0x8b ? gunzipSync(bytes) : bytes).toString('utf8');
-  return text.split('\n').filter((line) => line.trim() !== '');
-}
 
 /** A name for a vector of any kind. */
 function label(vector: Record<string, unknown>): string {

@@ -1,0 +1,190 @@
+/**
+ * What a Produce may append to a partition: one batch, judged as Kafka judges it, or more strictly where Kafka would store
+ * nonsense or fail without a reason (docs/DIFFERENCES.md, "Produce"). Uncompressed batches are walked by the addon in one
+ * call; a compressed one is unpacked here, within max.decompressed.message.bytes, and then walked by it.
+ */
+import type { TopicConfig } from '../config/topic-config.ts';
+import { type Addon, addon, type SlotName, toError } from '../native.ts';
+import { type CompressionName, compressionName, decompress } from '../protocol/compression.ts';
+import {
+  ATTRIBUTE_CONTROL,
+  ATTRIBUTE_LOG_APPEND_TIME,
+  ATTRIBUTE_TRANSACTIONAL,
+  ATTRIBUTES_AT,
+  BATCH_HEADER_BYTES,
+  MAGIC_AT,
+} from '../protocol/records/batch.ts';
+import { frameBytes } from '../protocol/records/reader.ts';
+import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
+import type { BatchInfo } from './log.ts';
+
+/** The topic configs that say what may be produced. */
+export type ProduceRules = Pick<
+  TopicConfig,
+  | 'cleanupPolicy'
+  | 'maxMessageBytes'
+  | 'maxDecompressedMessageBytes'
+  | 'messageTimestampType'
+  | 'messageTimestampBeforeMaxMs'
+  | 'messageTimestampAfterMaxMs'
+>;
+
+/** One record to blame, by its index in the batch. */
+export interface RecordFault {
+  readonly batchIndex: number;
+  readonly message: string;
+}
+
+/** A batch refused for what single records in it are. */
+export class RecordsRefused extends BroadsheetError {
+  readonly recordFaults: readonly RecordFault[];
+
+  constructor(code: ErrorCode, recordFaults: readonly RecordFault[]) {
+    super(code, recordFaults.map(({ message }) => message).join('; '));
+    this.recordFaults = recordFaults;
+  }
+}
+
+const MAGIC = 2;
+const NO_TIMESTAMP = -1;
+
+/**
+ * Judges what a producer without a transactional id sent for one partition, and makes it what is to be stored: timestamp
+ * type, largest timestamp and CRC are patched in place where the topic wants them otherwise. `now` is in ms since the
+ * epoch. The facts returned have base offset 0 and the patched values.
+ *
+ * Throws BATCH_CORRUPT, BATCH_INVALID, BATCH_TOO_LARGE, TIMESTAMP_INVALID and TRANSACTION_REFUSED; RecordsRefused where
+ * single records are to blame.
+ */
+export function validateProduced(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  rules: ProduceRules,
+  now: number,
+): BatchInfo {
+  const { results, slots, inspectBatch } = addon();
+  const attributes = peekAttributes(bytes, start, end);
+  if ((attributes & ATTRIBUTE_TRANSACTIONAL) !== 0 && holdsOneBatch(bytes, start, end)) {
+    throw new BroadsheetError(
+      'TRANSACTION_REFUSED',
+      'a transactional batch in a request without a transactional id',
+    );
+  }
+  // Records of a batch with the flag have its time, not their own.
+  const flagged = (attributes & ATTRIBUTE_LOG_APPEND_TIME) !== 0;
+  const stamps = rules.messageTimestampType === 'LogAppendTime';
+  const bounded = !stamps && !flagged;
+  const oldest = bounded ? now - rules.messageTimestampBeforeMaxMs : -Infinity;
+  const newest = bounded ? now + rules.messageTimestampAfterMaxMs : Infinity;
+
+  const size = inspectBatch(bytes, start, end, rules.maxMessageBytes, oldest, newest);
+  const info = factsOf(results, slots);
+  if (size < 0 && results[slots.walked] === 0) throw toError(addon().lastStatus());
+  if ((info.attributes & ATTRIBUTE_CONTROL) !== 0) {
+    throw new BroadsheetError('BATCH_INVALID', 'clients may not write control records');
+  }
+  let failed = size < 0;
+  if (results[slots.walked] === 0) {
+    const codec = compressionName(results[slots.compression]!);
+    const baseTimestamp = results[slots.baseTimestamp]!;
+    const records = unpack(codec, bytes.subarray(start + BATCH_HEADER_BYTES, start + size), rules);
+    failed =
+      addon().walkRecords(records, 0, records.length, info.recordCount, baseTimestamp, oldest, newest) < 0;
+  }
+  refuse(failed, rules);
+  if (flagged) checkStamp(info.maxTimestamp, stamps, rules, now);
+
+  const maxTimestamp = stamps ? now : flagged ? info.maxTimestamp : results[slots.recordsMaxTimestamp]!;
+  if (stamps === flagged && maxTimestamp === info.maxTimestamp) return info;
+  addon().patchBatch(bytes, start, start + size, stamps, maxTimestamp);
+  return {
+    ...info,
+    maxTimestamp,
+    attributes: stamps
+      ? info.attributes | ATTRIBUTE_LOG_APPEND_TIME
+      : info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME,
+  };
+}
+
+function unpack(codec: CompressionName, payload: Uint8Array, rules: ProduceRules): Uint8Array {
+  const limit = rules.maxDecompressedMessageBytes;
+  try {
+    return decompress(codec, payload, limit);
+  } catch (error) {
+    if (!(error instanceof BroadsheetError) || error.code !== 'BATCH_TOO_LARGE') throw error;
+    throw new BroadsheetError(
+      'BATCH_TOO_LARGE',
+      `the batch decompresses from ${payload.length} bytes to more than max.decompressed.message.bytes=${limit}`,
+    );
+  }
+}
+
+/** The attributes of what may be a batch: 0 where it is too short or old to be one. */
+function peekAttributes(bytes: Uint8Array, start: number, end: number): number {
+  if (end - start < BATCH_HEADER_BYTES || bytes[start + MAGIC_AT] !== MAGIC) return 0;
+  return (bytes[start + ATTRIBUTES_AT]! << 8) | bytes[start + ATTRIBUTES_AT + 1]!;
+}
+
+function holdsOneBatch(bytes: Uint8Array, start: number, end: number): boolean {
+  const first = frameBytes(bytes, start, end);
+  return first !== undefined && frameBytes(bytes, start + first, end) === undefined;
+}
+
+function factsOf(results: Float64Array, slots: Addon['slots']): BatchInfo {
+  const fact = (name: SlotName): number => results[slots[name]]!;
+  return {
+    baseOffset: fact('baseOffset'),
+    lastOffset: fact('lastOffset'),
+    maxTimestamp: fact('maxTimestamp'),
+    producerId: fact('producerId'),
+    producerEpoch: fact('producerEpoch'),
+    baseSequence: fact('baseSequence'),
+    recordCount: fact('recordCount'),
+    attributes: fact('attributes'),
+    leaderEpoch: fact('leaderEpoch'),
+    sizeInBytes: fact('sizeInBytes'),
+  };
+}
+
+/** Throws what the last walk over the records found, if it is a reason to refuse them. */
+function refuse(failed: boolean, rules: ProduceRules): void {
+  const { results, slots, lastStatus } = addon();
+  const status = failed ? lastStatus() : undefined;
+  const invalid = results[slots.invalidIndex]!;
+  if (status !== undefined && status.code !== 'TIMESTAMP_INVALID') {
+    throw invalid < 0
+      ? toError(status)
+      : new RecordsRefused(status.code, [{ batchIndex: invalid, message: status.context }]);
+  }
+  const faults: RecordFault[] = [];
+  const keyless = results[slots.nullKeyIndex]!;
+  const needsKey = keyless >= 0 && rules.cleanupPolicy.includes('compact');
+  if (needsKey) {
+    faults.push({
+      batchIndex: keyless,
+      message: `record ${keyless}: a compacted topic takes no record without a key`,
+    });
+  }
+  if (status !== undefined && !(needsKey && invalid === keyless)) {
+    faults.push({ batchIndex: invalid, message: status.context });
+  }
+  if (faults.length === 0) return;
+  faults.sort((a, b) => a.batchIndex - b.batchIndex);
+  throw new RecordsRefused(needsKey ? 'BATCH_INVALID' : 'TIMESTAMP_INVALID', faults);
+}
+
+/** A producer that sets the log's flag gives all records one time. */
+function checkStamp(timestamp: number, stamps: boolean, rules: ProduceRules, now: number): void {
+  const refused = (message: string) =>
+    new RecordsRefused('TIMESTAMP_INVALID', [{ batchIndex: 0, message: `record 0: ${message}` }]);
+  if (stamps || timestamp === NO_TIMESTAMP)
+    throw refused('a producer may not set the timestamp type LogAppendTime');
+  const oldest = now - rules.messageTimestampBeforeMaxMs;
+  const newest = now + rules.messageTimestampAfterMaxMs;
+  if (timestamp < oldest || timestamp > newest) {
+    throw refused(
+      `timestamp ${timestamp} is not within [${oldest}, ${newest}], which the topic's limits allow`,
+    );
+  }
+}
