@@ -327,6 +327,24 @@ export class MemoryEngine implements LogEngine {
     };
   }
 
+  /** Gives a folder a log, as if closed earlier: the bytes of each segment file by its base offset. */
+  preload(dir: string, segments: ReadonlyMap<number, Uint8Array>): void {
+    let endOffset = 0;
+    const loaded = [...segments].map(([baseOffset, bytes]) => {
+      const segment = this.newSegment(baseOffset);
+      endOffset = Math.max(endOffset, baseOffset);
+      for (let at = 0; at < bytes.length; ) {
+        const info = batchInfoOf(bytes, at);
+        segment.batches.push({ info, bytes: bytes.slice(at, at + info.sizeInBytes) });
+        segment.bytes += info.sizeInBytes;
+        at += info.sizeInBytes;
+        endOffset = info.lastOffset + 1;
+      }
+      return segment;
+    });
+    this.#remains.set(dir, { segments: loaded, endOffset });
+  }
+
   async open(dir: string, options: OpenOptions): Promise<Log> {
     if (!(await this.files.exists(dir))) await this.files.mkdir(dir);
     const log = new MemoryLog(this, dir, options, this.#remains.get(dir));

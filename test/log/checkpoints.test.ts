@@ -1,0 +1,86 @@
+import { describe, expect, it } from 'vitest';
+import {
+  cleanShutdownText,
+  OffsetCheckpoint,
+  parsePartitionMetadata,
+  partitionMetadataText,
+  readCleanShutdown,
+  readOffsetCheckpoint,
+} from '../../src/log/checkpoints.ts';
+import { silentLogger } from '../../src/runtime/logging.ts';
+import { MemoryFiles } from '../support/memory-log.ts';
+
+/** As Apache Kafka 4.4 wrote it. */
+const KAFKA_TEXT = '0\n3\ncompacted-swept 0 1186\ncompacted 0 1187\n__consumer_offsets 1 947\n';
+
+describe('OffsetCheckpoint', () => {
+  it('reads and writes what Kafka writes', () => {
+    const checkpoint = OffsetCheckpoint.parse(KAFKA_TEXT);
+    expect(checkpoint.get('compacted-swept', 0)).toBe(1186);
+    expect(checkpoint.get('compacted-swept', 1)).toBeUndefined();
+    expect(checkpoint.text()).toBe(KAFKA_TEXT);
+    expect(new OffsetCheckpoint().text()).toBe('0\n0\n');
+    expect(OffsetCheckpoint.parse('').size).toBe(0);
+    expect(OffsetCheckpoint.parse('0\n0\n').size).toBe(0);
+  });
+
+  it.each([
+    ['cut in a line', KAFKA_TEXT.slice(0, -3)],
+    ['cut between lines', KAFKA_TEXT.slice(0, KAFKA_TEXT.lastIndexOf('__'))],
+    ['zeros', '\0\0\0\0'],
+    ['another version', KAFKA_TEXT.replace('0\n', '1\n')],
+    ['a negative offset', '0\n1\nt 0 -5\n'],
+    ['a huge offset', '0\n1\nt 0 9999999999999999\n'],
+    ['a missing field', '0\n1\nt 0\n'],
+    ['a count that is no number', '0\nx\nt 0 1\n'],
+  ])('costs a warning, not the start: %s', async (_, text) => {
+    expect(() => OffsetCheckpoint.parse(text)).toThrow(expect.objectContaining({ code: 'CORRUPT' }));
+    const files = new MemoryFiles();
+    files.content.set('/d/c', Buffer.from(text));
+    const warnings: string[] = [];
+    const logger = { ...silentLogger, warn: (_fields: object, message: string) => warnings.push(message) };
+    expect((await readOffsetCheckpoint(files, '/d/c', logger)).size).toBe(0);
+    expect(warnings).toHaveLength(1);
+  });
+
+  it('takes a missing file for an empty one', async () => {
+    expect((await readOffsetCheckpoint(new MemoryFiles(), '/d/c', silentLogger)).size).toBe(0);
+  });
+});
+
+describe('the clean shutdown file', () => {
+  it.each([
+    ['{"version":0,"brokerEpoch":214}', 214],
+    ['', -1],
+    ['null', -1],
+    ['{"version":0}', -1],
+  ])('reads %j', async (text, epoch) => {
+    const files = new MemoryFiles();
+    files.content.set('/d/.kafka_cleanshutdown', Buffer.from(text));
+    expect(await readCleanShutdown(files, '/d')).toBe(epoch);
+  });
+
+  it('is missing after an unclean stop', async () => {
+    expect(await readCleanShutdown(new MemoryFiles(), '/d')).toBeUndefined();
+  });
+
+  it('writes what Kafka writes', () => {
+    expect(cleanShutdownText(214)).toBe('{"version":0,"brokerEpoch":214}');
+  });
+});
+
+describe('partition.metadata', () => {
+  it('round-trips without a newline at the end', () => {
+    const text = partitionMetadataText('OeXl6uY5Tm2ppr3C3B0cZQ');
+    expect(text).toBe('version: 0\ntopic_id: OeXl6uY5Tm2ppr3C3B0cZQ');
+    expect(parsePartitionMetadata(text)).toBe('OeXl6uY5Tm2ppr3C3B0cZQ');
+    expect(parsePartitionMetadata(`${text}\n`)).toBe('OeXl6uY5Tm2ppr3C3B0cZQ');
+  });
+
+  it.each(['', 'version: 0', 'version: 1\ntopic_id: OeXl6uY5Tm2ppr3C3B0cZQ', 'version: 0\ntopic_id: short'])(
+    'refuses %j',
+    (text) => {
+      expect(() => parsePartitionMetadata(text)).toThrow(expect.objectContaining({ code: 'CORRUPT' }));
+    },
+  );
+});

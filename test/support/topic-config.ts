@@ -1,0 +1,25 @@
+import type { TopicConfig } from '../../src/config/topic-config.ts';
+
+/** Kafka's defaults, but for what a test wants otherwise. */
+export function topicConfigForTests(overrides: Partial<TopicConfig> = {}): TopicConfig {
+  return {
+    cleanupPolicy: ['delete'],
+    segmentBytes: 1 << 30,
+    segmentMs: 7 * 86_400_000,
+    segmentJitterMs: 0,
+    segmentIndexBytes: 10 * 1024 * 1024,
+    indexIntervalBytes: 4096,
+    maxMessageBytes: 1_048_588,
+    maxDecompressedMessageBytes: 1 << 30,
+    minInsyncReplicas: 1,
+    flushMessages: Number.MAX_SAFE_INTEGER,
+    flushMs: Number.MAX_SAFE_INTEGER,
+    messageTimestampType: 'CreateTime',
+    messageTimestampBeforeMaxMs: Number.MAX_SAFE_INTEGER,
+    messageTimestampAfterMaxMs: 3_600_000,
+    fileDeleteDelayMs: 60_000,
+    retentionMs: 7 * 86_400_000,
+    retentionBytes: -1,
+    ...overrides,
+  };
+}
