@@ -25,7 +25,7 @@ export class NameCache {
     const place = hash(r.source, start, length);
     const entry = this.#names[place];
     if (entry !== undefined && same(entry.bytes, r.source, start, length)) return entry.text;
-    const text = r.source.toString('utf8', start, start + length);
+    const text = r.utf8At(start, length);
     this.#names[place] = { bytes: Uint8Array.from(r.source.subarray(start, start + length)), text };
     return text;
   }

@@ -223,10 +223,15 @@ export class Reader {
     return length < 0 ? null : this.utf8(length);
   }
 
-  /** The next `length` bytes as text; what is no UTF-8 becomes U+FFFD. */
+  /** The next `length` bytes as text; what is no UTF-8 becomes U+FFFD, as in Java. */
   utf8(length: number): string {
-    const start = this.take(length);
-    return this.#buffer.toString('utf8', start, start + length);
+    return this.utf8At(this.take(length), length);
+  }
+
+  /** As utf8(), from a position that take() returned. */
+  utf8At(start: number, length: number): string {
+    const text = this.#buffer.toString('utf8', start, start + length);
+    return text.includes('\ufffd') ? replacedAsInJava(this.#buffer.subarray(start, start + length)) : text;
   }
 
   // Bytes and records
@@ -337,6 +342,20 @@ export class Reader {
     }
     return fields;
   }
+}
+
+/** Half of a surrogate pair, in three bytes or cut off: Java replaces it by one U+FFFD, Node by one for each byte. */
+function replacedAsInJava(bytes: Uint8Array): string {
+  const result = Buffer.allocUnsafe(bytes.length);
+  let length = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const next = bytes[at + 1];
+    if (bytes[at] === 0xed && next !== undefined && next >= 0xa0 && next < 0xc0) {
+      at += ((bytes[at + 2] ?? 0) & 0xc0) === 0x80 ? 2 : 1;
+      result[length++] = 0xff;
+    } else result[length++] = bytes[at]!;
+  }
+  return result.toString('utf8', 0, length);
 }
 
 /** Why a message cannot be read: its version is none that the schema knows. */
