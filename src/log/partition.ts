@@ -257,7 +257,7 @@ export class Partition {
     if (error !== undefined || offline !== undefined) this.#fail(offline ?? (error as BroadsheetError));
     const moved = this.#moveHighWatermark();
     const bytes = this.#complete();
-    if (moved) for (const watcher of this.#watchers) watcher.onVisible(this, bytes);
+    if (moved) this.#tell((watcher) => watcher.onVisible(this, bytes));
     if (offline !== undefined && !this.#offlineSeen) {
       this.#offlineSeen = true;
       this.#host.onOffline(this, offline);
@@ -358,7 +358,15 @@ export class Partition {
   }
 
   #changed(): void {
-    for (const watcher of this.#watchers) watcher.onChanged(this);
+    this.#tell((watcher) => watcher.onChanged(this));
+  }
+
+  /** Tells those that watch now; whoever begins to watch meanwhile does not hear of it. */
+  #tell(what: (watcher: PartitionWatcher) => void): void {
+    if (this.#watchers.size === 0) return;
+    for (const watcher of [...this.#watchers]) {
+      if (this.#watchers.has(watcher)) what(watcher);
+    }
   }
 }
 

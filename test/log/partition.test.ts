@@ -321,6 +321,28 @@ describe('watchers', () => {
   });
 });
 
+describe('a watcher that watches again when it is told', () => {
+  it('is told once', () => {
+    let told = 0;
+    const watchAgain = () => {
+      const watcher = {
+        onVisible: () => {},
+        onChanged: () => {
+          told++;
+          partition.unwatch(watcher);
+          if (told < 100) watchAgain();
+        },
+      };
+      partition.watch(watcher);
+    };
+    watchAgain();
+    append(1);
+    manager.commitTick();
+    partition.setLogStartOffset(1);
+    expect(told).toBe(1);
+  });
+});
+
 describe('leader epochs of readers', () => {
   it('are judged against the current one', () => {
     expect(partition.checkLeaderEpoch(-1)).toBe(0);
