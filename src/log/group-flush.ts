@@ -23,24 +23,29 @@ export class GroupFlush {
   start(): Promise<void> | undefined {
     if (this.#running || this.#waiting.size === 0) return undefined;
     this.#running = true;
-    return this.#run().finally(() => {
-      this.#running = false;
-    });
+    return this.#run();
   }
 
   async #run(): Promise<void> {
-    while (this.#waiting.size > 0) {
-      const partitions = [...this.#waiting].filter((partition) => partition.offline === undefined);
-      this.#waiting.clear();
-      let failure: unknown;
-      try {
-        await this.#engine.flushAll(partitions.map((partition) => partition.log));
-      } catch (error) {
-        failure = error;
-      }
-      this.#onFlushed(partitions);
-      if (failure !== undefined && partitions.every((partition) => partition.offline === undefined))
-        throw failure;
+    // Not running any more in the same turn in which nothing was found to wait: nobody is left behind.
+    try {
+      while (this.#waiting.size > 0) await this.#flushWaiting();
+    } finally {
+      this.#running = false;
     }
+  }
+
+  async #flushWaiting(): Promise<void> {
+    const partitions = [...this.#waiting].filter((partition) => partition.offline === undefined);
+    this.#waiting.clear();
+    let failure: unknown;
+    try {
+      await this.#engine.flushAll(partitions.map((partition) => partition.log));
+    } catch (error) {
+      failure = error;
+    }
+    this.#onFlushed(partitions);
+    if (failure !== undefined && partitions.every((partition) => partition.offline === undefined))
+      throw failure;
   }
 }
