@@ -1,0 +1,41 @@
+import { type Addon, addon } from '../../src/native.ts';
+
+/** What the addon exports for tests only (native/test_binding.cc). Numbers below 0 are status codes. */
+export interface NativeTesting {
+  /** The next call of that name in native/file.h's SystemCalls, after `skip` good ones, fails `times` times with errno;
+   * with errno 0 it moves at most `limit` bytes. For the whole process. */
+  setFault(call: string, skip: number, times: number, errno: number, limit: number): number;
+  clearFaults(): void;
+  openFile(path: string, mode: 'read' | 'read-write' | 'create' | 'create-new'): number;
+  closeFile(file: number): boolean;
+  /** Bytes read. */
+  read(file: number, buffer: Uint8Array, position: number, how: 'all' | 'some' | 'cached'): number;
+  write(file: number, buffers: readonly Uint8Array[], position: number): number;
+  act(file: number, what: FileAct, position: number, length: number): number;
+  /** Maps `length` bytes, copies what fits into the buffer, unmaps. */
+  map(file: number, length: number, buffer: Uint8Array): number;
+  /** One sendfile: bytes sent, 0 when it would block. */
+  send(file: number, socket: number, position: number, length: number): number;
+  /** Keeps an I/O thread busy for so long, then calls back. */
+  work(milliseconds: number, done: () => void): number;
+  inFlight(): number;
+}
+
+export type FileAct =
+  | 'size'
+  | 'resident'
+  | 'fdatasync'
+  | 'fsync'
+  | 'truncate'
+  | 'start-writeback'
+  | 'will-need'
+  | 'reserve';
+
+export function nativeTesting(): NativeTesting {
+  return (addon() as Addon & { testing: NativeTesting }).testing;
+}
+
+/** The name of the code behind a result: 'OK' or that of the failure. */
+export function codeOf(result: number): string {
+  return result >= 0 ? 'OK' : (addon().codes[-result] ?? `unknown ${result}`);
+}
