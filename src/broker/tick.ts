@@ -1,0 +1,64 @@
+/**
+ * The end of a tick: write what was staged, complete what waited for it, wake fetches, send. Inside a pass over the
+ * connections the transport calls end(); whatever happens outside of one (a timer, a promise) calls request() and the
+ * end follows in the same turn of the event loop.
+ */
+
+/** One step of a tick's end. Returns true when it did something that may give earlier steps new work. */
+export type TickStep = () => boolean;
+
+export class Tick {
+  readonly #steps: readonly TickStep[];
+  readonly #flush: () => void;
+  readonly #onError: (error: unknown) => void;
+  #scheduled: NodeJS.Immediate | undefined;
+  #ending = false;
+  #closed = false;
+
+  /** Steps run in order, again and again until none did anything; then `flush` sends. */
+  constructor(steps: readonly TickStep[], flush: () => void, onError: (error: unknown) => void) {
+    this.#steps = steps;
+    this.#flush = flush;
+    this.#onError = onError;
+  }
+
+  /** Asks for an end of tick; many requests make one. */
+  request(): void {
+    if (this.#ending || this.#closed || this.#scheduled !== undefined) return;
+    this.#scheduled = setImmediate(() => {
+      this.#scheduled = undefined;
+      this.end();
+      this.#flush();
+    });
+  }
+
+  /** Runs the steps until nothing is left to do. A step that throws is reported; the others still run. */
+  end(): void {
+    if (this.#ending || this.#closed) return;
+    if (this.#scheduled !== undefined) {
+      clearImmediate(this.#scheduled);
+      this.#scheduled = undefined;
+    }
+    this.#ending = true;
+    try {
+      for (let again = true; again; ) {
+        again = false;
+        for (const step of this.#steps) {
+          try {
+            if (step()) again = true;
+          } catch (error) {
+            this.#onError(error);
+          }
+        }
+      }
+    } finally {
+      this.#ending = false;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#scheduled !== undefined) clearImmediate(this.#scheduled);
+    this.#scheduled = undefined;
+  }
+}
