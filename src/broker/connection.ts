@@ -3,9 +3,10 @@
  * where the handlers' table says that it may overlap; answers always leave in order. A request that arrives behind a
  * waiting one hurries it. Frames that wait are copied out of the slab; past a bound, reading stops until they are done.
  */
-import type { Part } from '../log/log.ts';
+import { beginResponse, finishResponse, readClientId } from '../protocol/api.ts';
 import { kafkaCodeOf } from '../protocol/errors.ts';
 import { API_FACTS } from '../protocol/generated/api-keys.ts';
+import type { Part } from '../protocol/part.ts';
 import type { Reader } from '../protocol/reader.ts';
 import type { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -155,9 +156,7 @@ export class Connection {
         return undefined;
       }
       const correlationId = reader.int32();
-      // The client id keeps its int16 length in flexible headers too.
-      const clientId = reader.nullableString() ?? '';
-      if (facts.requestHeaderVersion(version) >= 2) reader.skipTaggedFields();
+      const clientId = readClientId(reader, facts.requestHeaderVersion(version)) ?? '';
       return new Request(
         this,
         row,
@@ -234,13 +233,11 @@ export class Connection {
     this.reply(request, (writer) => failure(writer, version, kafkaCodeOf(error), message));
   }
 
-  /** Writes the frame's length and the response header; returns the writer positioned at the body. */
   #beginAnswer(request: Request): Writer {
     const writer = this.host.writer;
     writer.reset();
-    writer.int32(0);
-    writer.int32(request.correlationId);
-    if (API_FACTS[request.row.key]!.responseHeaderVersion(request.version) >= 1) writer.unsignedVarint(0);
+    const { row, version, correlationId } = request;
+    beginResponse(writer, correlationId, API_FACTS[row.key]!.responseHeaderVersion(version));
     return writer;
   }
 
@@ -248,17 +245,17 @@ export class Connection {
     if (!this.open) return;
     const writer = this.#beginAnswer(request);
     write(writer);
-    writer.patchInt32(0, writer.position - 4);
+    finishResponse(writer, 0);
     this.#finish(request, writer.bytes());
   }
 
   replyParts(request: Request, parts: readonly Part[]): void {
     if (!this.open) return;
-    const writer = this.#beginAnswer(request);
-    let length = writer.position - 4;
-    for (const part of parts) length += part.length;
-    writer.patchInt32(0, length);
     if (this.#active[0] !== request) throw new Error('an answer in parts out of order');
+    const writer = this.#beginAnswer(request);
+    let length = 0;
+    for (const part of parts) length += part.length;
+    finishResponse(writer, 0, length);
     request.state = 'done';
     this.host.transport.send(this.id, [writer.bytes(), ...parts]);
     this.#active.shift();

@@ -1,5 +1,6 @@
 /** What handlers see of the broker. */
 import type { BrokerConfig } from '../config/broker-config.ts';
+import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
@@ -11,6 +12,24 @@ import type { Topics } from './topics.ts';
 export interface FeatureLevels {
   readonly supportedFeatures: readonly { name: string; minVersion: number; maxVersion: number }[];
   readonly finalizedFeatures: readonly { name: string; minVersionLevel: number; maxVersionLevel: number }[];
-  /** Offset of the metadata log up to which the finalized ones are known. */
+  /** Grows with every change of the finalized ones. */
   readonly finalizedFeaturesEpoch: number;
+}
+
+export interface BrokerContext {
+  readonly clusterId: string;
+  readonly nodeId: number;
+  readonly rack: string | null;
+  readonly config: BrokerConfig;
+  readonly image: ClusterImage;
+  readonly topics: Topics;
+  readonly listeners: Listeners;
+  readonly fetches: DelayedFetches;
+  readonly producerIds: { next(): Promise<number> };
+  readonly handlers: ReadonlyMap<number, HandlerRow>;
+  readonly clock: Clock;
+  readonly log: Logger;
+  partition(topic: string, index: number): Partition | undefined;
+  partitionById(topicId: string, index: number): Partition | undefined;
+  features(): FeatureLevels;
 }

@@ -1,122 +1,138 @@
 /**
- * Fetches that wait for data. Each waits on its partitions and counts the bytes that it still lacks, so that an append
- * costs as much as it has watchers, and a tick in which nothing was appended costs nothing.
+ * Fetches that wait for data. Each watches its partitions and counts the bytes that it still lacks, so that an append
+ * costs as much as the partition has watchers, and a tick in which nothing was appended costs nothing.
  */
+import type { Partition } from '../log/partition.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 
-/** Why a wait ended. */
+/** Why a wait ended: enough was appended, the time is up, a partition is gone or offline, or another request came. */
 export type WakeReason = 'data' | 'timeout' | 'changed' | 'hurried';
 
-export class DelayedFetch<Key> {
-  readonly keys: readonly Key[];
+/** What a waiting fetch needs to see of a partition. */
+export type WatchedPartition = Pick<Partition, 'watch' | 'unwatch' | 'deleted' | 'offline' | 'logStartOffset'> & {
+  readonly log: Pick<Partition['log'], 'sizeInBytes'>;
+};
+
+interface Seen {
+  bytes: number;
+  readonly logStartOffset: number;
+}
+
+export class DelayedFetch {
   /** Bytes that must still be appended before it is worth reading again. */
-  missingBytes: number;
-  timer: Timer | undefined;
+  #missingBytes: number;
+  readonly #seen = new Map<WatchedPartition, Seen>();
+  readonly #owner: DelayedFetches;
   readonly #complete: (reason: WakeReason) => void;
-  #owner: DelayedFetches<Key> | undefined;
+  #timer: Timer | undefined;
+  #ended = false;
+  #ready = false;
 
   constructor(
-    owner: DelayedFetches<Key>,
-    keys: readonly Key[],
+    owner: DelayedFetches,
+    partitions: Iterable<WatchedPartition>,
     missingBytes: number,
     complete: (reason: WakeReason) => void,
   ) {
     this.#owner = owner;
-    this.keys = keys;
-    this.missingBytes = missingBytes;
+    this.#missingBytes = missingBytes;
     this.#complete = complete;
+    for (const partition of partitions) {
+      this.#seen.set(partition, { bytes: partition.log.sizeInBytes, logStartOffset: partition.logStartOffset });
+      partition.watch(this);
+    }
+  }
+
+  arm(clock: Clock, maxWaitMs: number): void {
+    this.#timer = clock.setTimer(maxWaitMs, () => this.wake('timeout'));
+  }
+
+  /** Told by a partition; only counts. */
+  onPartitionChanged(partition: WatchedPartition): void {
+    const seen = this.#seen.get(partition);
+    if (this.#ended || this.#ready || seen === undefined) return;
+    const bytes = partition.log.sizeInBytes;
+    // Old segments may have been deleted meanwhile: then the size says nothing of what was appended.
+    if (bytes > seen.bytes) this.#missingBytes -= bytes - seen.bytes;
+    seen.bytes = bytes;
+    const changed =
+      partition.deleted ||
+      partition.offline !== undefined ||
+      partition.logStartOffset !== seen.logStartOffset;
+    if (!changed && this.#missingBytes > 0) return;
+    this.#ready = true;
+    this.#owner.ready(this, changed ? 'changed' : 'data');
   }
 
   /** Ends the wait and calls back, once. */
   wake(reason: WakeReason): void {
-    if (this.cancel()) this.#complete(reason);
+    if (this.#ended) return;
+    this.cancel();
+    this.#complete(reason);
   }
 
-  /** Ends the wait without calling back; false if it had ended before. */
-  cancel(): boolean {
-    const owner = this.#owner;
-    if (owner === undefined) return false;
-    this.#owner = undefined;
-    this.timer?.cancel();
-    owner.forget(this);
-    return true;
+  /** Ends the wait without calling back. */
+  cancel(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#timer?.cancel();
+    for (const partition of this.#seen.keys()) partition.unwatch(this);
+    this.#owner.forget(this);
   }
 }
 
-/** Waiting fetches by what they watch: a partition, or any other object that stands for one. */
-export class DelayedFetches<Key> {
-  readonly #watchers = new Map<Key, Set<DelayedFetch<Key>>>();
+export class DelayedFetches {
   readonly #clock: Clock;
-  /** Reached their bytes since the last wakeReady(). */
-  #ready: DelayedFetch<Key>[] = [];
+  readonly #requestTickEnd: () => void;
+  readonly #waiting = new Set<DelayedFetch>();
+  #ready: { fetch: DelayedFetch; reason: WakeReason }[] = [];
 
-  constructor(clock: Clock) {
+  /** `requestTickEnd`: a fetch is ready; see that wakeReady() is called soon. */
+  constructor(clock: Clock, requestTickEnd: () => void) {
     this.#clock = clock;
+    this.#requestTickEnd = requestTickEnd;
   }
 
-  /** Fetches that wait now. */
+  /** How many wait now. */
   get waiting(): number {
-    const all = new Set<DelayedFetch<Key>>();
-    for (const set of this.#watchers.values()) for (const fetch of set) all.add(fetch);
-    return all.size;
+    return this.#waiting.size;
   }
 
-  /** Waits until missingBytes were appended to the keys together, one of them changed, or maxWaitMs passed. */
+  /** Waits until missingBytes were appended to the partitions together, one of them is gone or changed otherwise, or
+   * maxWaitMs passed. */
   watch(
-    keys: readonly Key[],
+    partitions: Iterable<WatchedPartition>,
     missingBytes: number,
     maxWaitMs: number,
     complete: (reason: WakeReason) => void,
-  ): DelayedFetch<Key> {
-    const fetch = new DelayedFetch(this, keys, missingBytes, complete);
-    for (const key of keys) {
-      let set = this.#watchers.get(key);
-      if (set === undefined) {
-        set = new Set();
-        this.#watchers.set(key, set);
-      }
-      set.add(fetch);
-    }
-    fetch.timer = this.#clock.setTimer(maxWaitMs, () => fetch.wake('timeout'));
+  ): DelayedFetch {
+    const fetch = new DelayedFetch(this, partitions, missingBytes, complete);
+    this.#waiting.add(fetch);
+    fetch.arm(this.#clock, maxWaitMs);
     return fetch;
   }
 
-  forget(fetch: DelayedFetch<Key>): void {
-    for (const key of fetch.keys) {
-      const set = this.#watchers.get(key);
-      if (set?.delete(fetch) && set.size === 0) this.#watchers.delete(key);
-    }
+  ready(fetch: DelayedFetch, reason: WakeReason): void {
+    this.#ready.push({ fetch, reason });
+    this.#requestTickEnd();
   }
 
-  /** Readers of key may see `bytes` more. Their fetches wake with the next wakeReady(). */
-  appended(key: Key, bytes: number): void {
-    const set = this.#watchers.get(key);
-    if (set === undefined) return;
-    for (const fetch of set) {
-      const before = fetch.missingBytes;
-      fetch.missingBytes -= bytes;
-      if (before > 0 && fetch.missingBytes <= 0) this.#ready.push(fetch);
-    }
+  forget(fetch: DelayedFetch): void {
+    this.#waiting.delete(fetch);
   }
 
-  /** Wakes those that reached their bytes; true if there was one. */
+  /** Wakes those that are ready; true if there was one. */
   wakeReady(): boolean {
     if (this.#ready.length === 0) return false;
     const ready = this.#ready;
     this.#ready = [];
-    for (const fetch of ready) fetch.wake('data');
+    for (const { fetch, reason } of ready) fetch.wake(reason);
     return true;
-  }
-
-  /** Something else about key changed (deleted, offline, its start moved): its fetches look again at once. */
-  changed(key: Key): void {
-    const set = this.#watchers.get(key);
-    if (set !== undefined) for (const fetch of [...set]) fetch.wake('changed');
   }
 
   /** Lets go of all that wait, without calling back. */
   close(): void {
-    for (const set of [...this.#watchers.values()]) for (const fetch of [...set]) fetch.cancel();
+    for (const fetch of [...this.#waiting]) fetch.cancel();
     this.#ready = [];
   }
 }

@@ -1,5 +1,5 @@
 /** One request on its way through the broker: header, body, and the one answer that it gets. */
-import type { Part } from '../log/log.ts';
+import type { Part } from '../protocol/part.ts';
 import type { Reader } from '../protocol/reader.ts';
 import type { Writer } from '../protocol/writer.ts';
 import type { Connection } from './connection.ts';

@@ -11,7 +11,6 @@
  */
 import { KafkaError } from '../../protocol/errors.ts';
 import {
-  type CreateTopicsRequestCreatableTopic,
   type CreateTopicsResponseCreatableTopicResultInput,
   readCreateTopicsRequest,
   writeCreateTopicsResponse,
@@ -24,45 +23,25 @@ const VERSIONS = [2, 7] as const;
 
 type TopicResult = CreateTopicsResponseCreatableTopicResultInput;
 
-async function create(
-  spec: CreateTopicsRequestCreatableTopic,
-  validateOnly: boolean,
-  broker: BrokerContext,
-): Promise<TopicResult> {
-  const made = await broker.topics.create(spec, validateOnly);
-  if (!made.ok) {
-    return { name: spec.name, errorCode: made.errorCode, errorMessage: made.message, configs: [] };
-  }
-  return {
-    name: spec.name,
-    topicId: made.topicId,
-    errorCode: KafkaError.NONE,
-    errorMessage: null,
-    numPartitions: made.numPartitions,
-    replicationFactor: made.replicationFactor,
-    configs: broker.topics.configEntries(
-      new Map(spec.configs.map((config) => [config.name, config.value ?? ''])),
-    ),
-  };
-}
-
 async function handle(request: Request, broker: BrokerContext): Promise<void> {
   const { version } = request;
   const message = readCreateTopicsRequest(request.body(), version);
-  const times = new Map<string, number>();
-  for (const { name } of message.topics) times.set(name, (times.get(name) ?? 0) + 1);
-  const results: (TopicResult | Promise<TopicResult>)[] = [];
-  for (const spec of message.topics) {
-    const count = times.get(spec.name) ?? 0;
-    if (count === 1) results.push(create(spec, message.validateOnly, broker));
-    // Named more than once: one refusal for all of them.
-    else if (count > 1) {
-      times.set(spec.name, 0);
-      const errorMessage = 'Duplicate topic name.';
-      results.push({ name: spec.name, errorCode: KafkaError.INVALID_REQUEST, errorMessage, configs: [] });
-    }
-  }
-  const topics = await Promise.all(results);
+  const configs = new Map(message.topics.map((topic) => [topic.name, topic.configs]));
+  const made = await broker.topics.create(message.topics, message.validateOnly);
+  const topics = made.map((result): TopicResult => {
+    const { name } = result;
+    if (!result.ok) return { name, errorCode: result.errorCode, errorMessage: result.message, configs: [] };
+    const own = (configs.get(name) ?? []).map((config) => [config.name, config.value ?? ''] as const);
+    return {
+      name,
+      topicId: result.topicId,
+      errorCode: KafkaError.NONE,
+      errorMessage: null,
+      numPartitions: result.numPartitions,
+      replicationFactor: result.replicationFactor,
+      configs: broker.topics.configEntries(new Map(own)),
+    };
+  });
   request.reply((writer) => writeCreateTopicsResponse(writer, version, { topics }));
 }
 

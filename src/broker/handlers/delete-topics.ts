@@ -14,6 +14,7 @@ import {
   readDeleteTopicsRequest,
   writeDeleteTopicsResponse,
 } from '../../protocol/generated/DeleteTopics.ts';
+import type { TopicReference } from '../../metadata/controller.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
@@ -23,47 +24,41 @@ const ZERO_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
 
 type TopicResult = DeleteTopicsResponseDeletableTopicResultInput;
 
-interface Reference {
-  readonly name: string | null;
-  readonly topicId: string;
-}
-
-async function remove(reference: Reference, version: number, broker: BrokerContext): Promise<TopicResult> {
-  if (!broker.config.boolean('delete.topic.enable')) {
-    const errorCode = version < 3 ? KafkaError.INVALID_REQUEST : KafkaError.TOPIC_DELETION_DISABLED;
-    return { ...reference, errorCode, errorMessage: 'delete.topic.enable is false' };
-  }
-  const deleted = await broker.topics.delete(reference);
-  return deleted.ok
-    ? { name: deleted.name, topicId: deleted.topicId, errorCode: KafkaError.NONE }
-    : { ...reference, errorCode: deleted.errorCode, errorMessage: deleted.message };
-}
-
 async function handle(request: Request, broker: BrokerContext): Promise<void> {
   const { version } = request;
   const message = readDeleteTopicsRequest(request.body(), version);
-  const references: Reference[] =
+  const references: TopicReference[] =
     version >= 6
       ? message.topics.map(({ name, topicId }) => ({ name, topicId }))
       : message.topicNames.map((name) => ({ name, topicId: ZERO_ID }));
-  const keys = references.map(({ name, topicId }) => `${topicId} ${name}`);
-  const times = new Map<string, number>();
-  for (const key of keys) times.set(key, (times.get(key) ?? 0) + 1);
-  const results: (TopicResult | Promise<TopicResult>)[] = [];
-  for (const [index, reference] of references.entries()) {
-    const count = times.get(keys[index]!) ?? 0;
-    if (count === 1) results.push(remove(reference, version, broker));
-    else if (count > 1) {
-      times.set(keys[index]!, 0);
-      results.push({
-        ...reference,
-        errorCode: KafkaError.INVALID_REQUEST,
-        errorMessage: reference.name === null ? 'Duplicate topic id.' : 'Duplicate topic name.',
-      });
-    }
+  const reply = (responses: TopicResult[]) =>
+    request.reply((writer) => writeDeleteTopicsResponse(writer, version, { responses }));
+  if (!broker.config.boolean('delete.topic.enable')) {
+    const errorCode = version < 3 ? KafkaError.INVALID_REQUEST : KafkaError.TOPIC_DELETION_DISABLED;
+    const errorMessage = 'delete.topic.enable is false';
+    return reply(references.map((reference) => ({ ...reference, errorCode, errorMessage })));
   }
-  const responses = await Promise.all(results);
-  request.reply((writer) => writeDeleteTopicsResponse(writer, version, { responses }));
+  const keys = references.map(({ name, topicId }) => `${topicId} ${name}`);
+  const repeated = new Set(keys.filter((key, at) => keys.indexOf(key) !== at));
+  const once = references.filter((_, at) => !repeated.has(keys[at]!));
+  const deleted = once.length === 0 ? [] : await broker.topics.delete(once);
+  reply([
+    ...deleted.map((result) =>
+      result.ok
+        ? { name: result.name, topicId: result.topicId, errorCode: KafkaError.NONE }
+        : {
+            name: result.name,
+            topicId: result.topicId,
+            errorCode: result.errorCode,
+            errorMessage: result.message,
+          },
+    ),
+    ...[...repeated].map((key) => {
+      const { name, topicId } = references[keys.indexOf(key)]!;
+      const errorMessage = `topic ${name ?? topicId} is in the request more than once`;
+      return { name, topicId, errorCode: KafkaError.INVALID_REQUEST, errorMessage };
+    }),
+  ]);
 }
 
 export const deleteTopics: HandlerRow = {

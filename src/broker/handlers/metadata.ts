@@ -15,7 +15,7 @@
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type MetadataRequest,
-  type MetadataResponseMetadataResponseTopicInput,
+  type MetadataResponseTopicInput,
   readMetadataRequest,
   writeMetadataResponse,
 } from '../../protocol/generated/Metadata.ts';
@@ -34,7 +34,7 @@ const TOPIC_OPERATIONS = 0xdf8;
 /** CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. */
 const CLUSTER_OPERATIONS = 0x1fa0;
 
-type TopicAnswer = MetadataResponseMetadataResponseTopicInput;
+type TopicAnswer = MetadataResponseTopicInput;
 
 function describeTopic(topic: TopicState, message: MetadataRequest): TopicAnswer {
   return {
@@ -67,6 +67,7 @@ function resolve(
   broker: BrokerContext,
 ): TopicAnswer | Promise<TopicAnswer> {
   const { name, topicId } = asked;
+  const again = () => resolve(asked, message, version, broker);
   if (topicId !== ZERO_ID || name === null) {
     const shown = version >= 12 ? null : '';
     if (topicId === ZERO_ID || version < 12) return failedTopic(KafkaError.INVALID_REQUEST, shown, topicId);
@@ -75,6 +76,8 @@ function resolve(
       ? failedTopic(KafkaError.UNKNOWN_TOPIC_ID, shown, topicId)
       : describeTopic(topic, message);
   }
+  const busy = broker.topics.settled(name);
+  if (busy !== undefined) return busy.then(again, again);
   const topic = broker.image.topicsByName.get(name);
   if (topic !== undefined) return describeTopic(topic, message);
   if (topicNameFault(name) !== undefined) return failedTopic(KafkaError.INVALID_TOPIC_EXCEPTION, name);

@@ -1,0 +1,136 @@
+/** One fetch from its first reading to its answer: what is cold is warmed, what is too little waits. */
+import type { Partition } from '../log/partition.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { DelayedFetch, DelayedFetches, WakeReason } from './delayed-fetch.ts';
+import { type FetchLimits, type FetchTarget, type Reading, readTargets } from './fetch-read.ts';
+import type { Request } from './request.ts';
+import { hasTransactionalData } from './transactional-data.ts';
+
+/** How often what is cold is warmed in place before it is copied instead: pages may be lost again in between. */
+const WARMINGS = 3;
+
+export interface FetchOptions extends FetchLimits {
+  /** Records to wait for, bytes. */
+  readonly minBytes: number;
+  readonly maxWaitMs: number;
+}
+
+export class PendingFetch {
+  readonly #request: Request;
+  readonly #targets: readonly FetchTarget[];
+  readonly #options: FetchOptions;
+  readonly #fetches: DelayedFetches;
+  readonly #clock: Clock;
+  readonly #deadline: number;
+  readonly #answer: (reading: Reading) => void;
+  /** Partitions that read_committed must not read. */
+  readonly #refused = new Set<Partition>();
+  readonly #copied = new Map<FetchTarget, Uint8Array>();
+  #delayed: DelayedFetch | undefined;
+  /** No more waiting for data: answer with what there is. */
+  #final = false;
+  #warmings = 0;
+
+  /** `answer` is called once, with ranges that are valid during the call. */
+  constructor(
+    request: Request,
+    targets: readonly FetchTarget[],
+    options: FetchOptions,
+    fetches: DelayedFetches,
+    clock: Clock,
+    answer: (reading: Reading) => void,
+  ) {
+    this.#request = request;
+    this.#targets = targets;
+    this.#options = options;
+    this.#fetches = fetches;
+    this.#clock = clock;
+    this.#deadline = clock.monotonic() + options.maxWaitMs;
+    this.#answer = answer;
+  }
+
+  start(): void {
+    this.#request.abandon = () => this.#delayed?.cancel();
+    this.#request.hurry = () => {
+      this.#final = true;
+      this.#delayed?.wake('hurried');
+    };
+    const scans = this.#options.isolation === 'read_committed' ? this.#findTransactions() : [];
+    if (scans.length === 0) this.#attempt();
+    else Promise.all(scans).then(() => this.#attempt()).catch(this.#fail);
+  }
+
+  readonly #fail = (error: unknown): void => this.#request.connection.fail(this.#request, error);
+
+  /** Notes the partitions with transactional data; what is not known yet comes back as promises. */
+  #findTransactions(): Promise<void>[] {
+    const scans: Promise<void>[] = [];
+    for (const { partition } of this.#targets) {
+      if (partition === undefined) continue;
+      const found = hasTransactionalData(partition);
+      if (found === true) this.#refused.add(partition);
+      else if (found !== false) {
+        scans.push(
+          found.then((transactional) => {
+            if (transactional) this.#refused.add(partition);
+          }),
+        );
+      }
+    }
+    return scans;
+  }
+
+  #attempt(): void {
+    if (!this.#request.open) return;
+    const { minBytes, maxWaitMs } = this.#options;
+    const reading = readTargets(this.#targets, this.#options, this.#refused, this.#copied);
+    if (reading.cold.length > 0) {
+      this.#warm(reading).then(() => this.#attempt()).catch(this.#fail);
+      return;
+    }
+    const left = this.#deadline - this.#clock.monotonic();
+    const enough = reading.bytes >= minBytes || reading.urgent || this.#targets.length === 0;
+    if (this.#final || enough || maxWaitMs <= 0 || left <= 0) {
+      this.#answer(reading);
+      return;
+    }
+    const partitions = new Set<Partition>();
+    for (const { partition } of this.#targets) if (partition !== undefined) partitions.add(partition);
+    this.#delayed = this.#fetches.watch(partitions, minBytes - reading.bytes, left, (reason) =>
+      this.#woken(reason),
+    );
+  }
+
+  #woken(reason: WakeReason): void {
+    this.#delayed = undefined;
+    if (reason !== 'data') this.#final = true;
+    try {
+      this.#attempt();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async #warm(reading: Reading): Promise<void> {
+    this.#warmings++;
+    if (this.#warmings <= WARMINGS) {
+      await Promise.all(
+        reading.cold.map(({ partition, offset, maxBytes }) => this.#tolerate(partition.log.warm(offset, maxBytes))),
+      );
+      return;
+    }
+    for (const { target, partition, offset, maxBytes, upTo } of reading.cold) {
+      const bytes = await this.#tolerate(partition.log.readBatches(offset, maxBytes, upTo));
+      this.#copied.set(target, bytes ?? new Uint8Array());
+    }
+  }
+
+  /** A log that was closed or failed meanwhile: the next reading finds out and says so. */
+  async #tolerate<T>(work: Promise<T>): Promise<T | undefined> {
+    try {
+      return await work;
+    } catch {
+      return undefined;
+    }
+  }
+}
