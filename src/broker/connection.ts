@@ -46,6 +46,7 @@ export class Connection {
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #reading = true;
+  #ended = false;
   #advancing = false;
 
   constructor(id: ConnectionId, peer: Peer, host: ConnectionHost) {
@@ -191,6 +192,17 @@ export class Connection {
     this.host.requestTickEnd();
   }
 
+  /** The peer sends nothing more, but may still read: what it asked for is answered, then the connection closes. */
+  onEnd(): void {
+    this.#ended = true;
+    this.#active.at(-1)?.hurry?.();
+    this.#closeIfDone();
+  }
+
+  #closeIfDone(): void {
+    if (this.#ended && this.#active.length === 0 && this.#waiting.length === 0) this.close();
+  }
+
   /** The transport closed it. */
   onClose(): void {
     if (this.open) this.#release();
@@ -288,5 +300,6 @@ export class Connection {
     }
     this.host.requestTickEnd();
     this.advance();
+    this.#closeIfDone();
   }
 }

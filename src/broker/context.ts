@@ -30,6 +30,8 @@ export interface BrokerContext {
   readonly clock: Clock;
   readonly log: Logger;
   partition(topic: string, index: number): Partition | undefined;
+  /** What to answer for a partition that partition() does not give: it does not exist, or could not be opened. */
+  missingCode(topic: string, index: number): number;
   partitionById(topicId: string, index: number): Partition | undefined;
   features(): FeatureLevels;
 }

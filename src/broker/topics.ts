@@ -17,7 +17,10 @@ import { type ConfigEntry, topicConfigEntries } from './topic-config-entries.ts'
 export interface TopicsParts {
   readonly metadata: ClusterMetadata;
   readonly logs: LogManager;
+  /** As it was given. */
   readonly config: BrokerConfig;
+  /** With what was set while a broker ran: topics get their defaults from it. */
+  readonly effective: BrokerConfig;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -149,15 +152,18 @@ export class Topics {
     return failures;
   }
 
-  /** Makes the partitions of a topic that have no log yet. */
-  async makePartitions(topic: TopicState): Promise<void> {
-    const { metadata, logs, config, log } = this.#parts;
-    const describe = describePartition(metadata, config, log);
+  /** Makes the logs of a topic's partitions. */
+  async makePartitions(topic: TopicState, indexes = [...topic.partitions.keys()]): Promise<void> {
+    const { metadata, logs, effective, log } = this.#parts;
+    const describe = describePartition(metadata, effective, log);
     await Promise.all(
-      [...topic.partitions.keys()]
-        .filter((index) => logs.partition(topic.name, index) === undefined)
-        .map((index) => logs.create(topic.name, index, describe(topic.name, index)!)),
+      indexes.map((index) => logs.create(topic.name, index, describe(topic.name, index)!)),
     );
+  }
+
+  /** Resolves when nothing goes on. */
+  async idle(): Promise<void> {
+    await this.#idle([...this.#busy.keys()]);
   }
 
   /** Deletes topics. When it resolves their names are free and nothing waits on them. */

@@ -140,7 +140,7 @@ async function list(
     return refuse(KafkaError.UNSUPPORTED_VERSION);
   }
   const partition = broker.partition(topic, partitionIndex);
-  if (partition === undefined) return refuse(KafkaError.UNKNOWN_TOPIC_OR_PARTITION);
+  if (partition === undefined) return refuse(broker.missingCode(topic, partitionIndex));
   if (partition.offline !== undefined) return refuse(KafkaError.KAFKA_STORAGE_ERROR);
   const fault = leaderEpochFault(partition, currentLeaderEpoch);
   if (fault !== KafkaError.NONE) return refuse(fault);

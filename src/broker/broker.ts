@@ -1,0 +1,307 @@
+/**
+ * The composition root: puts a broker together from its parts, starts them in order and stops them in reverse.
+ *
+ * Start: lock, metadata log, sockets bound, the lead taken, partitions, and only then are connections accepted. A taken
+ * port or a foreign directory ends the start before anything is changed.
+ */
+import type { BrokerConfig } from '../config/broker-config.ts';
+import { validateTopicConfig } from '../config/topic-config.ts';
+import { LogCommitter } from '../log/committer.ts';
+import type { LogEngine } from '../log/log.ts';
+import { LogManager, logManagerSettings } from '../log/log-manager.ts';
+import type { Partition } from '../log/partition.ts';
+import { ClusterMetadata } from '../metadata/cluster-metadata.ts';
+import { SERVED_FEATURES } from '../metadata/features.ts';
+import type { ClusterImage } from '../metadata/image.ts';
+import { KafkaError } from '../protocol/errors.ts';
+import { Reader } from '../protocol/reader.ts';
+import { Writer } from '../protocol/writer.ts';
+import type { Clock } from '../runtime/clock.ts';
+import type { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import { Connection, type ConnectionHost } from './connection.ts';
+import type { BrokerContext, FeatureLevels } from './context.ts';
+import { DelayedFetches } from './delayed-fetch.ts';
+import { dynamicConfig } from './dynamic-config.ts';
+import { describeBadFrame } from './garbage.ts';
+import { HANDLERS } from './handlers/index.ts';
+import { type Endpoint, Listeners } from './listeners.ts';
+import { Tick } from './tick.ts';
+import { describePartition, Topics } from './topics.ts';
+import type { CloseReason, ConnectionId, Peer, Transport, TransportHandler } from './transport.ts';
+
+/** Most partitions of all topics together. */
+const MAX_PARTITIONS = 200_000;
+/** How long a stop waits for answers to leave, ms. */
+const DRAIN_MS = 1000;
+
+export interface BrokerParts {
+  /** Absolute path. */
+  readonly dataDir: string;
+  readonly config: BrokerConfig;
+  readonly engine: LogEngine;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+type Undo = () => Promise<void> | void;
+
+export class BrokerInstance implements TransportHandler {
+  readonly #parts: BrokerParts;
+  readonly #undo: Undo[] = [];
+  readonly #connections = new Map<ConnectionId, Connection>();
+  readonly #tick: Tick;
+  readonly #fetches: DelayedFetches;
+  readonly #listeners: Listeners;
+  #host: ConnectionHost | undefined;
+  #logs: LogManager | undefined;
+  #closing: Promise<void> | undefined;
+
+  /** Throws LOCKED, ADDRESS_IN_USE, CORRUPT, INVALID_CONFIG, IO ...; nothing stays open then. */
+  static async start(parts: BrokerParts): Promise<BrokerInstance> {
+    const broker = new BrokerInstance(parts);
+    try {
+      await broker.#start();
+      return broker;
+    } catch (error) {
+      await broker.close();
+      throw error;
+    }
+  }
+
+  private constructor(parts: BrokerParts) {
+    const { transport, config, clock, log } = parts;
+    this.#parts = parts;
+    this.#tick = new Tick(
+      [() => (this.#logs?.commitTick().length ?? 0) > 0, () => this.#fetches.wakeReady()],
+      () => transport.flush(),
+      (error) => log.error({ error: String((error as Error).stack ?? error) }, 'the end of a tick failed'),
+    );
+    this.#fetches = new DelayedFetches(clock, () => this.#tick.request());
+    this.#listeners = new Listeners(config, transport, log);
+  }
+
+  get dataDir(): string {
+    return this.#parts.dataDir;
+  }
+
+  /** Where each listener can be reached from this machine. */
+  get endpoints(): (Endpoint & { readonly name: string })[] {
+    return this.#listeners.endpoints;
+  }
+
+  async #start(): Promise<void> {
+    const { dataDir, config, engine, transport, clock, log } = this.#parts;
+    await engine.files.mkdir(dataDir);
+    const lock = await engine.files.lock(`${dataDir}/.lock`, `${process.pid}\n`);
+    this.#undo.push(() => lock.release());
+    const committer = new LogCommitter(engine);
+    const metadata = await ClusterMetadata.open({
+      dataDir,
+      engine,
+      commit: committer.commit,
+      defaultPartitions: config.number('num.partitions'),
+      maxPartitions: MAX_PARTITIONS,
+      validateTopicConfig: (values) => void validateTopicConfig(values, config),
+      now: clock.now(),
+    });
+    this.#undo.push(() => metadata.close());
+    this.#listeners.open(config);
+    await metadata.activate(this.endpoints, clock.now());
+    const effective = dynamicConfig(config, metadata.image, metadata.nodeId, log);
+    const logs = await LogManager.open(
+      {
+        dataDir,
+        engine,
+        committer,
+        clock,
+        logger: log,
+        settings: logManagerSettings(config),
+        onActivity: () => this.#tick.request(),
+      },
+      describePartition(metadata, effective, log),
+    );
+    this.#logs = logs;
+    this.#undo.push(() => logs.close(metadata.brokerEpoch));
+    const topics = new Topics({ metadata, logs, config, effective, clock, log });
+    await this.#makeMissing(metadata.image, logs, topics);
+    this.#host = this.#connectionHost(this.#context(metadata, logs, topics));
+    this.#undo.push(
+      () => topics.idle(),
+      () => transport.close(DRAIN_MS),
+      () => this.#stopWaiting(),
+      () => this.#listeners.close(),
+    );
+    this.#closeIdleConnections();
+    transport.start(this);
+    const { endpoints } = this;
+    log.info({ dataDir, clusterId: metadata.clusterId, nodeId: metadata.nodeId, endpoints }, 'started');
+  }
+
+  /** Folders of partitions that the metadata knows and the directory lacks: a kill came between the two. */
+  async #makeMissing(image: ClusterImage, logs: LogManager, topics: Topics): Promise<void> {
+    for (const topic of image.topicsByName.values()) {
+      const missing = [...topic.partitions.keys()].filter(
+        (index) => logs.partition(topic.name, index) === undefined && !logs.failure(topic.name, index),
+      );
+      if (missing.length > 0) await topics.makePartitions(topic, missing);
+    }
+  }
+
+  #context(metadata: ClusterMetadata, logs: LogManager, topics: Topics): BrokerContext {
+    const { config, clock, log } = this.#parts;
+    return {
+      clusterId: metadata.clusterId,
+      nodeId: metadata.nodeId,
+      rack: config.textIfSet('broker.rack') ?? null,
+      config,
+      image: metadata.image,
+      topics,
+      listeners: this.#listeners,
+      fetches: this.#fetches,
+      producerIds: metadata.producerIds(() => clock.now()),
+      handlers: HANDLERS,
+      clock,
+      log,
+      partition: (topic, index): Partition | undefined => logs.partition(topic, index),
+      missingCode: (topic, index) =>
+        logs.failure(topic, index) === undefined
+          ? KafkaError.UNKNOWN_TOPIC_OR_PARTITION
+          : KafkaError.KAFKA_STORAGE_ERROR,
+      partitionById: (topicId, index): Partition | undefined => logs.partitionById(topicId, index),
+      features: (): FeatureLevels => ({
+        supportedFeatures: SERVED_FEATURES.map((feature) => ({
+          name: feature.name,
+          minVersion: feature.minSupportedVersion,
+          maxVersion: feature.maxSupportedVersion,
+        })),
+        finalizedFeatures: [...metadata.servedFeatures].map(([name, level]) => ({
+          name,
+          minVersionLevel: level,
+          maxVersionLevel: level,
+        })),
+        finalizedFeaturesEpoch: metadata.epoch,
+      }),
+    };
+  }
+
+  #connectionHost(context: BrokerContext): ConnectionHost {
+    const { transport, config, log } = this.#parts;
+    return {
+      transport,
+      handlers: HANDLERS,
+      context,
+      log,
+      reader: new Reader(),
+      writer: new Writer(64 * 1024),
+      maxWaitingRequests: config.number('connection.max.queued.requests'),
+      maxWaitingBytes: config.number('connection.max.queued.bytes'),
+      requestTickEnd: () => this.#tick.request(),
+    };
+  }
+
+  /** Again and again, so that a connection is closed at most a tenth later than connections.max.idle.ms says. */
+  #closeIdleConnections(): void {
+    const { config, clock, transport } = this.#parts;
+    const idleMs = config.number('connections.max.idle.ms');
+    if (idleMs < 0) return;
+    const again = () => {
+      if (this.#closing !== undefined) return;
+      transport.closeIdle(idleMs);
+      timer = clock.setTimer(Math.max(idleMs / 10, 10), again);
+    };
+    let timer = clock.setTimer(Math.max(idleMs / 10, 10), again);
+    this.#undo.push(() => timer.cancel());
+  }
+
+  // --- what the transport says ---
+
+  onAccept(id: ConnectionId, peer: Peer): void {
+    if (this.#host === undefined || this.#closing !== undefined || !this.#listeners.admit(id, peer)) {
+      this.#parts.transport.closeConnection(id, false);
+      return;
+    }
+    this.#connections.set(id, new Connection(id, peer, this.#host));
+  }
+
+  onFrame(id: ConnectionId, bytes: Uint8Array, start: number, end: number): void {
+    const connection = this.#connections.get(id);
+    if (connection === undefined) return;
+    try {
+      connection.onFrame(bytes, start, end);
+    } catch (error) {
+      this.#parts.log.error(
+        { peer: connection.peerName, error: String((error as Error).stack ?? error) },
+        `closing the connection of ${connection.peerName}: an error of this broker`,
+      );
+      connection.close();
+    }
+  }
+
+  onBadFrame(id: ConnectionId, bytes: Uint8Array, start: number, end: number): void {
+    const limit = this.#parts.config.number('socket.request.max.bytes');
+    this.#connections.get(id)?.refuse(describeBadFrame(bytes, start, end, limit));
+  }
+
+  onEnd(id: ConnectionId): void {
+    this.#connections.get(id)?.onEnd();
+  }
+
+  onClose(id: ConnectionId, reason: CloseReason): void {
+    this.#listeners.release(id);
+    const connection = this.#connections.get(id);
+    if (connection === undefined) return;
+    this.#connections.delete(id);
+    connection.onClose();
+    if (reason === 'send-overflow' || reason === 'error') {
+      this.#parts.log.warn(
+        { peer: connection.peerName, reason },
+        `the connection of ${connection.peerName} was closed: ${reason}`,
+      );
+    }
+  }
+
+  onAcceptFailed(listener: number, error: BroadsheetError): void {
+    const name = this.#listeners.name(listener);
+    this.#parts.log.error({ listener: name, reason: error.message }, 'connections are not accepted');
+  }
+
+  onTickEnd(): void {
+    this.#tick.end();
+  }
+
+  // --- stopping ---
+
+  /** What was staged is written and answered; fetches that wait end without an answer. */
+  #stopWaiting(): void {
+    this.#fetches.close();
+    this.#tick.end();
+    this.#parts.transport.flush();
+  }
+
+  /** Stops cleanly: answers leave, logs are flushed, checkpoints written, and the lock is given back last. Idempotent.
+   * Rejects with the first error; the rest is stopped all the same. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
+    const errors: unknown[] = [];
+    const { transport, engine } = this.#parts;
+    this.#undo.unshift(
+      () => engine.close(),
+      () => transport.close(0),
+      () => this.#tick.close(),
+    );
+    for (let undo = this.#undo.pop(); undo !== undefined; undo = this.#undo.pop()) {
+      try {
+        await undo();
+      } catch (error) {
+        errors.push(error);
+      }
+    }
+    if (errors.length > 0) throw errors[0];
+  }
+}
