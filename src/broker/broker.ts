@@ -100,7 +100,7 @@ export class BrokerInstance implements TransportHandler {
     const metadata = await ClusterMetadata.open({
       dataDir,
       engine,
-      commit: committer.commit,
+      committer,
       defaultPartitions: config.number('num.partitions'),
       maxPartitions: MAX_PARTITIONS,
       validateTopicConfig: (values) => void validateTopicConfig(values, config),

@@ -261,15 +261,17 @@ export class Connection {
     this.#finish(request, writer.bytes());
   }
 
-  replyParts(request: Request, parts: readonly Part[]): void {
+  replyParts(request: Request, encode: (writer: Writer) => Part[]): void {
     if (!this.open) return;
     if (this.#active[0] !== request) throw new Error('an answer in parts out of order');
     const writer = this.#beginAnswer(request);
+    const parts = encode(writer);
     let length = 0;
     for (const part of parts) length += part.length;
-    finishResponse(writer, 0, length);
+    // The first part is the Writer's memory from its start on.
+    writer.patchInt32(0, length - 4);
     request.state = 'done';
-    this.host.transport.send(this.id, [writer.bytes(), ...parts]);
+    this.host.transport.send(this.id, parts);
     this.#active.shift();
     this.#settle();
   }

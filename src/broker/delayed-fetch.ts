@@ -2,26 +2,19 @@
  * Fetches that wait for data. Each watches its partitions and counts the bytes that it still lacks, so that an append
  * costs as much as the partition has watchers, and a tick in which nothing was appended costs nothing.
  */
-import type { Partition } from '../log/partition.ts';
+import type { Partition, PartitionWatcher } from '../log/partition.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 
 /** Why a wait ended: enough was appended, the time is up, a partition is gone or offline, or another request came. */
 export type WakeReason = 'data' | 'timeout' | 'changed' | 'hurried';
 
-/** What a waiting fetch needs to see of a partition. */
-export type WatchedPartition = Pick<Partition, 'watch' | 'unwatch' | 'deleted' | 'offline' | 'logStartOffset'> & {
-  readonly log: Pick<Partition['log'], 'sizeInBytes'>;
-};
+/** What a waiting fetch needs of a partition. */
+export type WatchedPartition = Pick<Partition, 'watch' | 'unwatch'>;
 
-interface Seen {
-  bytes: number;
-  readonly logStartOffset: number;
-}
-
-export class DelayedFetch {
-  /** Bytes that must still be appended before it is worth reading again. */
+export class DelayedFetch implements PartitionWatcher {
+  /** Bytes that must still become visible before it is worth reading again. */
   #missingBytes: number;
-  readonly #seen = new Map<WatchedPartition, Seen>();
+  readonly #partitions: Iterable<WatchedPartition>;
   readonly #owner: DelayedFetches;
   readonly #complete: (reason: WakeReason) => void;
   #timer: Timer | undefined;
@@ -35,12 +28,10 @@ export class DelayedFetch {
     complete: (reason: WakeReason) => void,
   ) {
     this.#owner = owner;
+    this.#partitions = partitions;
     this.#missingBytes = missingBytes;
     this.#complete = complete;
-    for (const partition of partitions) {
-      this.#seen.set(partition, { bytes: partition.log.sizeInBytes, logStartOffset: partition.logStartOffset });
-      partition.watch(this);
-    }
+    for (const partition of partitions) partition.watch(this);
   }
 
   arm(clock: Clock, maxWaitMs: number): void {
@@ -48,20 +39,19 @@ export class DelayedFetch {
   }
 
   /** Told by a partition; only counts. */
-  onPartitionChanged(partition: WatchedPartition): void {
-    const seen = this.#seen.get(partition);
-    if (this.#ended || this.#ready || seen === undefined) return;
-    const bytes = partition.log.sizeInBytes;
-    // Old segments may have been deleted meanwhile: then the size says nothing of what was appended.
-    if (bytes > seen.bytes) this.#missingBytes -= bytes - seen.bytes;
-    seen.bytes = bytes;
-    const changed =
-      partition.deleted ||
-      partition.offline !== undefined ||
-      partition.logStartOffset !== seen.logStartOffset;
-    if (!changed && this.#missingBytes > 0) return;
+  onVisible(_: unknown, bytes: number): void {
+    this.#missingBytes -= bytes;
+    if (this.#missingBytes <= 0) this.#becomeReady('data');
+  }
+
+  onChanged(): void {
+    this.#becomeReady('changed');
+  }
+
+  #becomeReady(reason: WakeReason): void {
+    if (this.#ended || this.#ready) return;
     this.#ready = true;
-    this.#owner.ready(this, changed ? 'changed' : 'data');
+    this.#owner.ready(this, reason);
   }
 
   /** Ends the wait and calls back, once. */
@@ -76,7 +66,7 @@ export class DelayedFetch {
     if (this.#ended) return;
     this.#ended = true;
     this.#timer?.cancel();
-    for (const partition of this.#seen.keys()) partition.unwatch(this);
+    for (const partition of this.#partitions) partition.unwatch(this);
     this.#owner.forget(this);
   }
 }

@@ -77,9 +77,10 @@ export class Request {
     this.connection.reply(this, write);
   }
 
-  /** Answers with a body in parts, file ranges among them. */
-  replyParts(parts: readonly Part[]): void {
-    this.connection.replyParts(this, parts);
+  /** Answers in parts, file ranges among them. `encode` writes the body behind the header that the writer holds, and
+   * returns all parts from position 0 on; they are valid during the call. */
+  replyParts(encode: (writer: Writer) => Part[]): void {
+    this.connection.replyParts(this, encode);
   }
 
   /** Ends a request that gets no answer (acks=0). */

@@ -21,7 +21,8 @@ import {
   readListOffsetsRequest,
   writeListOffsetsResponse,
 } from '../../protocol/generated/ListOffsets.ts';
-import { readBatches } from '../../protocol/records/reader.ts';
+import { RecordBatch, readBatches } from '../../protocol/records/reader.ts';
+import { BroadsheetError } from '../../runtime/errors.ts';
 import type { BrokerContext } from '../context.ts';
 import { leaderEpochFault } from '../leader-epoch.ts';
 import type { Request } from '../request.ts';
@@ -58,6 +59,14 @@ interface Found {
 
 const NOTHING: Found = { offset: -1, timestamp: -1, leaderEpoch: -1 };
 
+/** Logs hold batches of the current format only. */
+function* batchesOf(bytes: Uint8Array): Generator<RecordBatch> {
+  for (const batch of readBatches(bytes)) {
+    if (!(batch instanceof RecordBatch)) throw new BroadsheetError('CORRUPT', 'a message of an old format');
+    yield batch;
+  }
+}
+
 /** The first record of `bytes` at or past `from` and below `upTo` that `wanted` takes. */
 function findRecord(
   bytes: Uint8Array,
@@ -65,7 +74,7 @@ function findRecord(
   upTo: number,
   wanted: (timestamp: number) => boolean,
 ): { offset: number; timestamp: number } | undefined {
-  for (const batch of readBatches(bytes)) {
+  for (const batch of batchesOf(bytes)) {
     for (const record of batch.records()) {
       if (record.offset >= upTo) return undefined;
       if (record.offset >= from && wanted(record.timestamp)) {
@@ -86,7 +95,7 @@ async function findByTime(partition: Partition, target: number, upTo: number): P
     if (found !== undefined) return { ...found, leaderEpoch: partition.epochs.epochOf(found.offset) };
     // The batch's header promised more than its records hold past `from`: compaction, or the log's start, took them.
     let next = from;
-    for (const batch of readBatches(bytes)) next = batch.lastOffset + 1;
+    for (const batch of batchesOf(bytes)) next = batch.lastOffset + 1;
     if (next <= from) return NOTHING;
     from = next;
   }
@@ -99,7 +108,7 @@ async function findMaxTimestamp(partition: Partition, upTo: number): Promise<Fou
   const bytes = await partition.log.findBatchByMaxTimestamp(from, upTo);
   if (bytes === undefined) return NOTHING;
   let largest = Number.NEGATIVE_INFINITY;
-  for (const batch of readBatches(bytes)) {
+  for (const batch of batchesOf(bytes)) {
     for (const record of batch.records()) {
       if (record.offset >= from && record.offset < upTo) largest = Math.max(largest, record.timestamp);
     }

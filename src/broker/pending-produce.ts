@@ -1,0 +1,115 @@
+/** One Produce from its staging to its answer: collects how the append to each partition ended. */
+import { RecordsRefused, validateProduced } from '../log/batch-validation.ts';
+import type { AppendListener, Partition } from '../log/partition.ts';
+import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
+import type { RecordError } from '../protocol/produce.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+
+interface PartitionOutcome {
+  readonly index: number;
+  errorCode: number;
+  baseOffset: number;
+  logAppendTimeMs: number;
+  logStartOffset: number;
+  recordErrors: readonly RecordError[] | undefined;
+  errorMessage: string | null;
+}
+
+export interface TopicOutcome {
+  /** Name, or id from version 13 on. */
+  readonly topic: string;
+  readonly partitions: PartitionOutcome[];
+}
+
+export class PendingProduce implements AppendListener {
+  readonly topics: TopicOutcome[] = [];
+  /** By the token that append() was given. */
+  readonly #outcomes: PartitionOutcome[] = [];
+  readonly #partitions: (Partition | undefined)[] = [];
+  /** Appends that have not ended, and one for the staging itself. */
+  #left = 1;
+  readonly #done: (produce: PendingProduce) => void;
+
+  /** `done` is called once, when the last append has ended. */
+  constructor(done: (produce: PendingProduce) => void) {
+    this.#done = done;
+  }
+
+  /** The first error, if any. */
+  get firstError(): PartitionOutcome | undefined {
+    return this.#outcomes.find((outcome) => outcome.errorCode !== KafkaError.NONE);
+  }
+
+  beginTopic(topic: string): void {
+    this.topics.push({ topic, partitions: [] });
+  }
+
+  /** Notes a partition of the last topic that was begun; gives its token. */
+  #add(index: number, partition: Partition | undefined): number {
+    const outcome: PartitionOutcome = {
+      index,
+      errorCode: KafkaError.NONE,
+      baseOffset: -1,
+      logAppendTimeMs: -1,
+      logStartOffset: -1,
+      recordErrors: undefined,
+      errorMessage: null,
+    };
+    this.topics.at(-1)!.partitions.push(outcome);
+    this.#partitions.push(partition);
+    return this.#outcomes.push(outcome) - 1;
+  }
+
+  refuse(index: number, errorCode: number, message: string | null): void {
+    const outcome = this.#outcomes[this.#add(index, undefined)]!;
+    outcome.errorCode = errorCode;
+    outcome.errorMessage = message;
+  }
+
+  /** Judges and stages the one batch in bytes[start, end). The bytes must stay as they are until the tick's commit. */
+  append(partition: Partition, bytes: Uint8Array, start: number, end: number, now: number): void {
+    const token = this.#add(partition.index, partition);
+    const outcome = this.#outcomes[token]!;
+    this.#left++;
+    try {
+      const batch = validateProduced(bytes, start, end, partition.config, now);
+      const rejection = partition.append(bytes, start, start + batch.sizeInBytes, batch, now, this, token);
+      if (rejection === undefined) return;
+      outcome.errorCode = rejection.code;
+      outcome.errorMessage = rejection.message;
+    } catch (error) {
+      if (!(error instanceof BroadsheetError)) throw error;
+      outcome.errorCode = kafkaCodeOf(error);
+      outcome.errorMessage = error.message;
+      if (error instanceof RecordsRefused) outcome.recordErrors = error.recordFaults;
+    }
+    outcome.logStartOffset = partition.logStartOffset;
+    this.#left--;
+  }
+
+  /** All partitions were handed over. */
+  staged(): void {
+    this.#end();
+  }
+
+  onAppended(token: number, baseOffset: number, logAppendTime: number): void {
+    const outcome = this.#outcomes[token]!;
+    outcome.baseOffset = baseOffset;
+    outcome.logAppendTimeMs = logAppendTime;
+    outcome.logStartOffset = this.#partitions[token]!.logStartOffset;
+    this.#end();
+  }
+
+  onAppendFailed(token: number, error: BroadsheetError): void {
+    const outcome = this.#outcomes[token]!;
+    outcome.errorCode = this.#partitions[token]!.deleted
+      ? KafkaError.UNKNOWN_TOPIC_OR_PARTITION
+      : kafkaCodeOf(error);
+    outcome.errorMessage = error.message;
+    this.#end();
+  }
+
+  #end(): void {
+    if (--this.#left === 0) this.#done(this);
+  }
+}
