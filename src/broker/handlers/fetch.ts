@@ -135,7 +135,4 @@ export const fetch: HandlerRow = {
   overlaps: false,
   authorisation: { operation: 'READ', resource: 'TOPIC' },
   handle,
-  failure: (writer, version, errorCode) => {
-    encodeFetchResponse(writer, version, { throttleTimeMs: 0, errorCode, sessionId: 0, responses: [] });
-  },
 };
