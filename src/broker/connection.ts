@@ -66,7 +66,8 @@ export class Connection {
       this.#begin(bytes, start, end, false);
       return;
     }
-    this.#waiting.push(bytes.slice(start, end));
+    // Buffer.from copies; slice() of a Buffer would not.
+    this.#waiting.push(Buffer.from(bytes.subarray(start, end)));
     this.#waitingBytes += end - start;
     if (
       this.#reading &&
@@ -284,7 +285,7 @@ export class Connection {
     if (request.state !== 'running') throw new Error(`a second answer to one ${request.row.name} request`);
     if (this.#active[0] !== request) {
       request.state = 'held';
-      request.heldAnswer = answer?.slice();
+      request.heldAnswer = answer === undefined ? undefined : Buffer.from(answer);
       return;
     }
     request.state = 'done';

@@ -155,4 +155,3 @@ export function readTargets(
   }
   return { results, bytes, urgent, cold };
 }
-

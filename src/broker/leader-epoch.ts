@@ -6,5 +6,7 @@ import { KafkaError } from '../protocol/errors.ts';
  * asks for no check. */
 export function leaderEpochFault(partition: Pick<Partition, 'leaderEpoch'>, clientEpoch: number): number {
   if (clientEpoch < 0 || clientEpoch === partition.leaderEpoch) return KafkaError.NONE;
-  return clientEpoch < partition.leaderEpoch ? KafkaError.FENCED_LEADER_EPOCH : KafkaError.UNKNOWN_LEADER_EPOCH;
+  return clientEpoch < partition.leaderEpoch
+    ? KafkaError.FENCED_LEADER_EPOCH
+    : KafkaError.UNKNOWN_LEADER_EPOCH;
 }

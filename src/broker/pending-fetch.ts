@@ -57,7 +57,10 @@ export class PendingFetch {
     };
     const scans = this.#options.isolation === 'read_committed' ? this.#findTransactions() : [];
     if (scans.length === 0) this.#attempt();
-    else Promise.all(scans).then(() => this.#attempt()).catch(this.#fail);
+    else
+      Promise.all(scans)
+        .then(() => this.#attempt())
+        .catch(this.#fail);
   }
 
   readonly #fail = (error: unknown): void => this.#request.connection.fail(this.#request, error);
@@ -85,7 +88,9 @@ export class PendingFetch {
     const { minBytes, maxWaitMs } = this.#options;
     const reading = readTargets(this.#targets, this.#options, this.#refused, this.#copied);
     if (reading.cold.length > 0) {
-      this.#warm(reading).then(() => this.#attempt()).catch(this.#fail);
+      this.#warm(reading)
+        .then(() => this.#attempt())
+        .catch(this.#fail);
       return;
     }
     const left = this.#deadline - this.#clock.monotonic();
@@ -115,7 +120,9 @@ export class PendingFetch {
     this.#warmings++;
     if (this.#warmings <= WARMINGS) {
       await Promise.all(
-        reading.cold.map(({ partition, offset, maxBytes }) => this.#tolerate(partition.log.warm(offset, maxBytes))),
+        reading.cold.map(({ partition, offset, maxBytes }) =>
+          this.#tolerate(partition.log.warm(offset, maxBytes)),
+        ),
       );
       return;
     }

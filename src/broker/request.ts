@@ -66,7 +66,7 @@ export class Request {
    * from body() earlier still point into the slab. */
   keep(): void {
     if (this.#owned) return;
-    this.bytes = this.bytes.slice(this.bodyStart, this.bodyEnd);
+    this.bytes = Buffer.from(this.bytes.subarray(this.bodyStart, this.bodyEnd));
     this.bodyEnd -= this.bodyStart;
     this.bodyStart = 0;
     this.#owned = true;

@@ -156,9 +156,7 @@ export class Topics {
   async makePartitions(topic: TopicState, indexes = [...topic.partitions.keys()]): Promise<void> {
     const { metadata, logs, effective, log } = this.#parts;
     const describe = describePartition(metadata, effective, log);
-    await Promise.all(
-      indexes.map((index) => logs.create(topic.name, index, describe(topic.name, index)!)),
-    );
+    await Promise.all(indexes.map((index) => logs.create(topic.name, index, describe(topic.name, index)!)));
   }
 
   /** Resolves when nothing goes on. */

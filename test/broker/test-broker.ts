@@ -115,7 +115,9 @@ export class TestBroker {
   /** Waits until a peer has received so many frames in all. */
   async answers(peer: FakePeer, count: number): Promise<void> {
     for (let turns = 0; peer.received.length < count; turns++) {
-      if (peer.closed !== undefined) throw new Error(`the connection was closed: ${peer.closed}`);
+      if (peer.closed !== undefined) {
+        throw new Error(`the connection was closed (${peer.closed}): ${JSON.stringify(this.logger.lines)}`);
+      }
       if (turns > 10_000) throw new Error(`${peer.received.length} of ${count} answers came`);
       await new Promise((resolve) => setImmediate(resolve));
     }

@@ -29,7 +29,10 @@ const VERSIONS = [0, 5] as const;
 const SOFTWARE = /^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$/;
 
 function faultOf(message: ApiVersionsRequest, version: number, broker: BrokerContext): number {
-  if (version >= 3 && !(SOFTWARE.test(message.clientSoftwareName) && SOFTWARE.test(message.clientSoftwareVersion))) {
+  if (
+    version >= 3 &&
+    !(SOFTWARE.test(message.clientSoftwareName) && SOFTWARE.test(message.clientSoftwareVersion))
+  ) {
     return KafkaError.INVALID_REQUEST;
   }
   const { clusterId, nodeId } = message;

@@ -8,13 +8,14 @@
  * Errors, per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (named twice, by name and id at once,
  * or by neither), TOPIC_DELETION_DISABLED (delete.topic.enable=false; INVALID_REQUEST before v3), KAFKA_STORAGE_ERROR.
  */
+
+import type { TopicReference } from '../../metadata/controller.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type DeleteTopicsResponseDeletableTopicResultInput,
   readDeleteTopicsRequest,
   writeDeleteTopicsResponse,
 } from '../../protocol/generated/DeleteTopics.ts';
-import type { TopicReference } from '../../metadata/controller.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';

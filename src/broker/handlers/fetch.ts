@@ -43,9 +43,13 @@ function handle(request: Request, broker: BrokerContext): void {
   const { version } = request;
   message.read(request.body(), version);
   const goesOn = message.sessionEpoch !== FINAL_EPOCH && message.sessionEpoch !== INITIAL_EPOCH;
-  if (goesOn) return refuse(request, KafkaError.FETCH_SESSION_ID_NOT_FOUND);
+  if (goesOn) {
+    refuse(request, KafkaError.FETCH_SESSION_ID_NOT_FOUND);
+    return;
+  }
   if (message.isolationLevel !== 0 && message.isolationLevel !== 1) {
-    return refuse(request, KafkaError.INVALID_REQUEST);
+    refuse(request, KafkaError.INVALID_REQUEST);
+    return;
   }
   const readCommitted = message.isolationLevel === 1;
   const topics: TopicRange[] = [];

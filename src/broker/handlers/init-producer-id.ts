@@ -9,7 +9,10 @@
  * empty one, or an id without an epoch and the other way round; KAFKA_STORAGE_ERROR.
  */
 import { KafkaError } from '../../protocol/errors.ts';
-import { readInitProducerIdRequest, writeInitProducerIdResponse } from '../../protocol/generated/InitProducerId.ts';
+import {
+  readInitProducerIdRequest,
+  writeInitProducerIdResponse,
+} from '../../protocol/generated/InitProducerId.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
@@ -25,17 +28,26 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
       writeInitProducerIdResponse(writer, version, { errorCode, producerId: NONE, producerEpoch: NONE }),
     );
   if (message.transactionalId === '') return refuse(KafkaError.INVALID_REQUEST);
-  if ((message.producerId === NONE) !== (message.producerEpoch === NONE)) return refuse(KafkaError.INVALID_REQUEST);
+  if ((message.producerId === NONE) !== (message.producerEpoch === NONE))
+    return refuse(KafkaError.INVALID_REQUEST);
   if (message.transactionalId !== null) {
     broker.log.warn(
-      { peer: request.connection.peerName, clientId: request.clientId, transactionalId: message.transactionalId },
+      {
+        peer: request.connection.peerName,
+        clientId: request.clientId,
+        transactionalId: message.transactionalId,
+      },
       'a transactional producer was refused: this version of broadsheet has no transactions',
     );
     return refuse(KafkaError.UNSUPPORTED_VERSION);
   }
   return broker.producerIds.next().then((producerId) =>
     request.reply((writer) =>
-      writeInitProducerIdResponse(writer, version, { errorCode: KafkaError.NONE, producerId, producerEpoch: 0 }),
+      writeInitProducerIdResponse(writer, version, {
+        errorCode: KafkaError.NONE,
+        producerId,
+        producerEpoch: 0,
+      }),
     ),
   );
 }

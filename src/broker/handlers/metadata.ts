@@ -12,6 +12,9 @@
  * Errors, per topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (a null name
  * without an id, or a version below 12 that uses either), and what refuses a creation.
  */
+
+import { NO_LEADER, type TopicState } from '../../metadata/image.ts';
+import { INTERNAL_TOPICS, topicNameFault } from '../../metadata/topic-names.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type MetadataRequest,
@@ -19,8 +22,6 @@ import {
   readMetadataRequest,
   writeMetadataResponse,
 } from '../../protocol/generated/Metadata.ts';
-import { NO_LEADER, type TopicState } from '../../metadata/image.ts';
-import { INTERNAL_TOPICS, topicNameFault } from '../../metadata/topic-names.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';

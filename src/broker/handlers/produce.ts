@@ -61,7 +61,11 @@ function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[strin
 }
 
 /** Hands every batch to its partition; the answer follows when all appends have ended. */
-function stage(request: Request, broker: BrokerContext, refusals: ReadonlyMap<string, number> | undefined): void {
+function stage(
+  request: Request,
+  broker: BrokerContext,
+  refusals: ReadonlyMap<string, number> | undefined,
+): void {
   const { version, bytes } = request;
   const { acks } = message;
   const now = broker.clock.now();
@@ -80,7 +84,11 @@ function stage(request: Request, broker: BrokerContext, refusals: ReadonlyMap<st
         version >= FIRST_WITH_TOPIC_ID ? broker.partitionById(topic, index) : broker.partition(topic, index);
       if (partition === undefined) {
         const code = refusals?.get(topic) || missingCode(topic, index, version, broker);
-        produce.refuse(index, code, code === KafkaError.INVALID_TOPIC_EXCEPTION ? topicNameFault(topic)! : null);
+        produce.refuse(
+          index,
+          code,
+          code === KafkaError.INVALID_TOPIC_EXCEPTION ? topicNameFault(topic)! : null,
+        );
         continue;
       }
       if (acks === -1 && partition.config.minInsyncReplicas > 1) {
