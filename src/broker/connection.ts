@@ -123,6 +123,8 @@ export class Connection {
     const request = this.#parse(bytes, start, end, owned);
     if (request === undefined) return;
     this.#active.push(request);
+    // Whatever it stages is written at a tick's end, also when it begins outside of a tick.
+    this.host.requestTickEnd();
     let running: void | Promise<void>;
     try {
       running = request.row.handle(request, this.host.context);

@@ -91,6 +91,7 @@ export class Request {
   /** What has to happen in the order of arrival has happened; requests that overlap may begin. */
   markOrdered(): void {
     this.ordered = true;
+    this.connection.host.requestTickEnd();
     this.connection.advance();
   }
 }

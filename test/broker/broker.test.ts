@@ -1,6 +1,5 @@
 /** The broker in memory: what a client is answered, API by API. */
 import { afterEach, describe, expect, it } from 'vitest';
-import { KafkaError } from '../../src/protocol/errors.ts';
 import { readFetchResponse, writeFetchRequest } from '../../src/protocol/generated/Fetch.ts';
 import { readMetadataResponse, writeMetadataRequest } from '../../src/protocol/generated/Metadata.ts';
 import { readProduceResponse, writeProduceRequest } from '../../src/protocol/generated/Produce.ts';
