@@ -1,27 +1,12 @@
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { cleanShutdownText, partitionMetadataText } from '../../src/log/checkpoints.ts';
-import { LogCommitter } from '../../src/log/committer.ts';
-import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
-import type { TopicState } from '../../src/metadata/image.ts';
-import { Journal } from '../../src/metadata/journal.ts';
-import { DiskEngine } from '../support/disk-engine.ts';
 import { command, KafkaPeer, PROTOCOL } from '../support/kafka-peer.ts';
+import { expectServed, MetadataRun, type Written } from '../support/metadata-run.ts';
 
 const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 21610);
-const LOG_OPTIONS = {
-  segmentBytes: 1 << 30,
-  segmentMs: 1e12,
-  indexBytes: 10 << 20,
-  indexIntervalBytes: 4096,
-  logStartOffset: 0,
-  recoveryPoint: 0,
-  cleanShutdown: false,
-};
-
 let dir: string;
 let peer: KafkaPeer;
 beforeEach(() => {
@@ -32,95 +17,6 @@ afterEach(async () => {
   await peer.dispose();
   rmSync(dir, { recursive: true, force: true });
 });
-
-/** Topic -> values of each partition's records, in order. */
-type Written = Map<string, string[][]>;
-
-/** One run of this broker's metadata on the directory, with records written by hand. */
-class Run {
-  readonly engine = new DiskEngine();
-  metadata!: ClusterMetadata;
-
-  async start(): Promise<this> {
-    this.metadata = await ClusterMetadata.open({
-      dataDir: peer.dataDir,
-      engine: this.engine,
-      defaultPartitions: 3,
-      maxPartitions: 10_000,
-      validateTopicConfig: () => {},
-      now: Date.now(),
-    });
-    await this.metadata.activate([{ name: 'PLAINTEXT', host: '127.0.0.1', port: PORT }], Date.now());
-    return this;
-  }
-
-  async create(name: string, configs: Record<string, string> = {}): Promise<void> {
-    const results = this.metadata.createTopics(
-      [
-        {
-          name,
-          numPartitions: -1,
-          replicationFactor: 1,
-          assignments: [],
-          configs: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
-        },
-      ],
-      Date.now(),
-    );
-    expect(results[0]).toMatchObject({ ok: true });
-    await this.metadata.durable();
-    const topic = this.metadata.image.topicsByName.get(name) as TopicState;
-    for (const id of topic.partitions.keys()) {
-      const path = `${peer.dataDir}/${name}-${id}/partition.metadata`;
-      await this.engine.files.createDurable(path, partitionMetadataText(topic.id));
-    }
-  }
-
-  /** Appends two batches to each partition of a topic, in its leader epoch. */
-  async write(written: Written, name: string, stamp: string): Promise<void> {
-    const topic = this.metadata.image.topicsByName.get(name) as TopicState;
-    const values = written.get(name) ?? [...topic.partitions].map(() => []);
-    written.set(name, values);
-    for (const { id, leaderEpoch } of topic.partitions.values()) {
-      const log = await this.engine.open(`${peer.dataDir}/${name}-${id}`, {
-        ...LOG_OPTIONS,
-        now: Date.now(),
-      });
-      const journal = new Journal(log, new LogCommitter(this.engine));
-      for (let batch = 0; batch < 2; batch++) {
-        const texts = [0, 1, 2].map((n) => `${stamp} ${name} ${id} ${batch} ${n}`);
-        journal.append(
-          texts.map((text) => ({ key: null, value: Buffer.from(text) })),
-          { leaderEpoch, control: false, now: Date.now() },
-        );
-        values[id]?.push(...texts);
-      }
-      await journal.close();
-    }
-  }
-
-  /** A clean stop, or one that leaves no mark. */
-  async stop(clean = true): Promise<void> {
-    await this.metadata.close();
-    const path = `${peer.dataDir}/.kafka_cleanshutdown`;
-    rmSync(path, { force: true });
-    if (clean) await writeFile(path, cleanShutdownText(this.metadata.brokerEpoch));
-  }
-}
-
-async function expectServed(written: Written): Promise<void> {
-  const leaders = await peer.leaders();
-  expect([...leaders.values()].filter((leader) => leader !== 1)).toEqual([]);
-  for (const [topic, partitions] of written) {
-    for (const [partition, values] of partitions.entries()) {
-      expect(leaders.get(`${topic}-${partition}`)).toBe(1);
-      const expected = values.map((value, offset) => `${offset}:${value}`);
-      expect(await peer.consume(topic, partition)).toEqual(expected);
-    }
-  }
-  expect(readdirSync(peer.dataDir).filter((name) => name.endsWith('-stray'))).toEqual([]);
-  expect(readFileSync(`${peer.dir}/log`, 'utf8')).not.toMatch(/truncation of conflicting|Fatal|FATAL|stray/);
-}
 
 async function produce(written: Written, topic: string, partition: number, value: string): Promise<void> {
   const path = join(dir, 'value');
@@ -134,7 +30,7 @@ async function produce(written: Written, topic: string, partition: number, value
 describe('Apache Kafka', () => {
   it('opens what we wrote, and we what it wrote on top, in turns and also after kill -9', async () => {
     const written: Written = new Map();
-    const first = await new Run().start();
+    const first = await new MetadataRun(peer.dataDir).start();
     await first.create('ours', { 'retention.ms': '-1', 'segment.bytes': '1048576' });
     await first.create('second.topic');
     await first.write(written, 'ours', 'first');
@@ -142,14 +38,14 @@ describe('Apache Kafka', () => {
     const { clusterId } = first.metadata;
 
     await peer.start();
-    await expectServed(written);
+    await expectServed(peer, written);
     await produce(written, 'ours', 2, 'by Kafka');
     await produce(written, 'made-by-kafka', 0, 'by Kafka too');
     await peer.tool('configs', '--alter', '--topic', 'ours', '--add-config', 'max.message.bytes=2000000');
     expect(await peer.tool('features', 'describe')).toMatch(/metadata\.version.*4\.4-IV2/);
     await peer.stop();
 
-    const second = await new Run().start();
+    const second = await new MetadataRun(peer.dataDir).start();
     expect(second.metadata.clusterId).toBe(clusterId);
     expect(Object.fromEntries(second.metadata.image.topicConfigs('ours'))).toEqual({
       'retention.ms': '-1',
@@ -169,11 +65,11 @@ describe('Apache Kafka', () => {
     await second.stop(false);
 
     await peer.start();
-    await expectServed(written);
+    await expectServed(peer, written);
     await produce(written, 'third', 1, 'by the Kafka that is killed');
     await peer.kill();
 
-    const third = await new Run().start();
+    const third = await new MetadataRun(peer.dataDir).start();
     expect(third.metadata.epoch).toBeGreaterThan(second.metadata.epoch + 1);
     await third.write(written, 'third', 'third');
     third.metadata.deleteTopics([{ name: 'second.topic', topicId: 'AAAAAAAAAAAAAAAAAAAAAA' }], Date.now());
@@ -181,46 +77,19 @@ describe('Apache Kafka', () => {
     await third.stop();
 
     await peer.start();
-    await expectServed(written);
+    await expectServed(peer, written);
     expect(await peer.leaders()).not.toHaveProperty('second.topic-0');
     await peer.stop();
-    const fourth = await new Run().start();
+    const fourth = await new MetadataRun(peer.dataDir).start();
     expect([...fourth.metadata.image.topicsByName.keys()].sort()).toEqual(['made-by-kafka', 'ours', 'third']);
     await fourth.stop();
   });
 
   it('starts on a directory that it formatted and we started first', async () => {
-    // A first start that fails after formatting: its port is ours to name and nothing listens.
-    const config = join(dir, 'format.properties');
-    await writeFile(
-      config,
-      [
-        'process.roles=broker,controller',
-        'node.id=1',
-        `listeners=PLAINTEXT://127.0.0.1:${PORT},CONTROLLER://127.0.0.1:${PORT + 1}`,
-        'controller.listener.names=CONTROLLER',
-        `controller.quorum.bootstrap.servers=127.0.0.1:${PORT + 1}`,
-        `log.dirs=${peer.dataDir}`,
-      ].join('\n'),
-    );
-    const { KAFKA } = await import('../support/kafka-peer.ts');
-    const scram = 'SCRAM-SHA-256=[name=alice,password=secret]';
     const id = 'abcdefghijklmnopqrstuA';
-    await command(
-      KAFKA,
-      'tool',
-      'storage',
-      'format',
-      '--standalone',
-      '-c',
-      config,
-      '-t',
-      id,
-      '--add-scram',
-      scram,
-    );
+    await peer.format(id, '--standalone', '--add-scram', 'SCRAM-SHA-256=[name=alice,password=secret]');
     const written: Written = new Map();
-    const ours = await new Run().start();
+    const ours = await new MetadataRun(peer.dataDir).start();
     expect(ours.metadata.clusterId).toBe(id);
     expect(ours.metadata.image.security.scram.has('alice')).toBe(true);
     expect(ours.metadata.image.features.get('eligible.leader.replicas.version')).toBe(1);
@@ -229,11 +98,11 @@ describe('Apache Kafka', () => {
     await ours.write(written, 't', 'ours');
     await ours.stop();
     await peer.start();
-    await expectServed(written);
+    await expectServed(peer, written);
     expect(await peer.tool('configs', '--describe', '--entity-type', 'users')).toMatch(/alice/);
     // With eligible leader replicas on, a stop leaves the in-sync set empty.
     await peer.stop();
-    const again = await new Run().start();
+    const again = await new MetadataRun(peer.dataDir).start();
     expect(again.metadata.image.topicsByName.get('t')?.partitions.get(0)).toMatchObject({
       leader: 1,
       isr: [1],
@@ -241,7 +110,7 @@ describe('Apache Kafka', () => {
     await again.write(written, 't', 'again');
     await again.stop(false);
     await peer.start();
-    await expectServed(written);
+    await expectServed(peer, written);
   });
 });
 
@@ -264,7 +133,7 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
   it('opens, says what Kafka says, and is one that Kafka takes back', async () => {
     await command('tar', '-xzf', `${PROTOCOL}/datadir/kafka-4.4-${state}.tar.gz`, '-C', dir);
     const meta = readFileSync(`${peer.dataDir}/meta.properties`, 'utf8');
-    const run = new Run();
+    const run = new MetadataRun(peer.dataDir);
     await run.start();
     const { image, clusterId, servedFeatures } = run.metadata;
     expect(readFileSync(`${peer.dataDir}/meta.properties`, 'utf8')).toBe(meta);
@@ -298,7 +167,7 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
     await run.stop(state === 'clean');
 
     await peer.start('transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000');
-    await expectServed(written);
+    await expectServed(peer, written);
     const ends = await peer.endOffsets();
     for (const { topic, partition, endOffset } of expected.partitions) {
       // The coordinators write to their own topics as they load.

@@ -1,7 +1,7 @@
 /** Apache Kafka and what lies beside the repository for tests against it. BROADSHEET_KAFKA names the command that starts
  * it, BROADSHEET_PROTOCOL the folder with its facts and directories. */
 import { execFile } from 'node:child_process';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
@@ -21,6 +21,10 @@ export async function command(file: string, ...args: string[]): Promise<string> 
 export class KafkaPeer {
   readonly dir: string;
   readonly port: number;
+  /** Settings of every start, as key=value; they win over the command's own. */
+  readonly settings: string[] = [];
+  /** The node's id; one that is not 1 is among the settings. */
+  nodeId = 1;
 
   constructor(dir: string, port: number) {
     this.dir = dir;
@@ -36,8 +40,23 @@ export class KafkaPeer {
   }
 
   async start(...settings: string[]): Promise<void> {
-    const sets = settings.flatMap((setting) => ['--set', setting]);
+    const sets = [...this.settings, ...settings].flatMap((setting) => ['--set', setting]);
     await command(KAFKA, 'start', '--dir', this.dir, '--port', String(this.port), ...sets);
+  }
+
+  /** Formats the directory without starting on it. */
+  async format(clusterId: string, ...args: string[]): Promise<void> {
+    const config = `${this.dir}/format.properties`;
+    const lines = [
+      'process.roles=broker,controller',
+      'node.id=1',
+      `listeners=PLAINTEXT://${this.address},CONTROLLER://127.0.0.1:${this.port + 1}`,
+      'controller.listener.names=CONTROLLER',
+      `controller.quorum.bootstrap.servers=127.0.0.1:${this.port + 1}`,
+      `log.dirs=${this.dataDir}`,
+    ];
+    writeFileSync(config, [...lines, ...this.settings].join('\n'));
+    await command(KAFKA, 'tool', 'storage', 'format', '-c', config, '-t', clusterId, ...args);
   }
 
   async stop(): Promise<void> {
