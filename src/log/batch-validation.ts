@@ -35,7 +35,7 @@ export interface RecordFault {
   readonly message: string;
 }
 
-/** A batch refused for what single records in it are. */
+/** A batch refused for what single records in it are: the first of each kind of fault, where Kafka names all. */
 export class RecordsRefused extends BroadsheetError {
   readonly recordFaults: readonly RecordFault[];
 
@@ -166,12 +166,12 @@ function refuse(failed: boolean, rules: ProduceRules): void {
       message: `record ${keyless}: a compacted topic takes no record without a key`,
     });
   }
-  if (status !== undefined && !(needsKey && invalid === keyless)) {
-    faults.push({ batchIndex: invalid, message: status.context });
-  }
+  const badTimestamp = status !== undefined && !(needsKey && invalid === keyless);
+  if (badTimestamp) faults.push({ batchIndex: invalid, message: status.context });
   if (faults.length === 0) return;
   faults.sort((a, b) => a.batchIndex - b.batchIndex);
-  throw new RecordsRefused(needsKey ? 'BATCH_INVALID' : 'TIMESTAMP_INVALID', faults);
+  // A wrong timestamp outweighs a missing key, as in Kafka.
+  throw new RecordsRefused(badTimestamp ? 'TIMESTAMP_INVALID' : 'BATCH_INVALID', faults);
 }
 
 /** A producer that sets the log's flag gives all records one time. */

@@ -22,6 +22,10 @@ export type ErrorCode =
   /** Bytes from a peer that do not parse as what they claim to be. */
   | 'MALFORMED'
   | 'INVALID_CONFIG'
+  /** The client: no answer in time, none of an API's versions in common, an error code in a response. */
+  | 'TIMEOUT'
+  | 'UNSUPPORTED'
+  | 'BROKER_REFUSED'
   | 'ADDON_UNAVAILABLE';
 
 /** The one error class of the product. */

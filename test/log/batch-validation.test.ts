@@ -112,6 +112,22 @@ describe.each(COMPRESSIONS)('a batch, %s', (compression) => {
     });
   });
 
+  it('that lacks a key and has a wrong timestamp is refused for both', () => {
+    const records = [
+      { timestamp: NOW + HOUR + 1, key: 'k', value: 'v' },
+      { timestamp: NOW, value: 'v' },
+    ];
+    expect(refusal(batch(records, { compression }), { cleanupPolicy: ['compact'] })).toMatchObject({
+      code: 'TIMESTAMP_INVALID',
+      faults: [{ batchIndex: 0 }, { batchIndex: 1 }],
+    });
+    const one = batch([{ timestamp: NOW + HOUR + 1, value: 'v' }], { compression });
+    expect(refusal(one, { cleanupPolicy: ['compact'] })).toMatchObject({
+      code: 'BATCH_INVALID',
+      faults: [{ batchIndex: 0 }],
+    });
+  });
+
   it('above max.message.bytes is refused with both numbers', () => {
     const bytes = batch(three(NOW), { compression });
     const { code, message } = refusal(bytes, { maxMessageBytes: bytes.length - 1 })!;
