@@ -14,7 +14,6 @@ import {
   HIGH_WATERMARK_FILE,
   LEADER_EPOCH_FILE,
   LOG_START_FILE,
-  OffsetCheckpoint,
   PARTITION_METADATA_FILE,
   partitionMetadataText,
   RECOVERY_POINT_FILE,
@@ -28,6 +27,7 @@ import { Partition, type PartitionHost, type PartitionWatcher } from './partitio
 import { type LoadedPartition, loadPartition, readTopicId } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder, suffixedFolder, suffixOf } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
+import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
 
 /** Folder of the metadata log, which its own owner opens. */
 const METADATA_FOLDER = '__cluster_metadata-0';
@@ -110,14 +110,14 @@ export class LogManager implements PartitionHost {
   /** Background file work that close() waits for. */
   readonly #background = new Set<Promise<void>>();
   readonly #timers = new Set<Timer>();
-  readonly #written = new Map<string, string>();
-  #checkpointing: Promise<void> = Promise.resolve();
+  readonly #checkpoints: RootCheckpoints;
   #closing: Promise<void> | undefined;
 
   private constructor(options: LogManagerOptions) {
     this.#options = options;
     this.#files = options.engine.files;
     this.#logger = options.logger;
+    this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
     this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
   }
 
@@ -309,9 +309,7 @@ export class LogManager implements PartitionHost {
     }
     const results = await Promise.allSettled(slots.map((slot) => this.#rename(slot)));
     // A checkpoint that outlives its partition would be taken for that of the next one with its name.
-    await this.#writeOffsets(RECOVERY_POINT_FILE);
-    await this.#writeOffsets(LOG_START_FILE);
-    await this.#writeOffsets(HIGH_WATERMARK_FILE);
+    for (const file of ROOT_CHECKPOINTS) await this.#checkpoints.write(file);
     for (const result of results) if (result.status === 'rejected') throw asBroadsheetError(result.reason);
   }
 
@@ -327,9 +325,14 @@ export class LogManager implements PartitionHost {
   }
 
   async #remove(slot: Slot): Promise<void> {
-    const { log } = slot.partition;
-    // What is still staged on it has to be answered first.
+    const { partition } = slot;
+    const { log } = partition;
+    // What still waits on it has to be answered first.
     if (log.logEndOffset > log.writtenOffset) this.commitTick();
+    if (partition.pendingAppends > 0) {
+      await log.flush().catch(() => {});
+      this.#onFlushed([partition]);
+    }
     this.#options.committer.unregister(log);
     await log.close().catch(() => {});
     await this.#files.removeTree(log.dir);
@@ -435,8 +438,8 @@ export class LogManager implements PartitionHost {
   #startTimers(): void {
     const { settings } = this.#options;
     this.#every(settings.recoveryPointCheckpointMs, () => this.checkpointRecoveryPoints());
-    this.#every(settings.logStartCheckpointMs, () => this.#writeOffsets(LOG_START_FILE));
-    this.#every(settings.highWatermarkCheckpointMs, () => this.#writeOffsets(HIGH_WATERMARK_FILE));
+    this.#every(settings.logStartCheckpointMs, () => this.#checkpoints.write(LOG_START_FILE));
+    this.#every(settings.highWatermarkCheckpointMs, () => this.#checkpoints.write(HIGH_WATERMARK_FILE));
     this.#every(settings.producerExpirationCheckMs, async () => this.expireProducers());
   }
 
@@ -467,7 +470,7 @@ export class LogManager implements PartitionHost {
     }
     this.#startFlush();
     await this.#writeEpochs();
-    await this.#writeOffsets(RECOVERY_POINT_FILE);
+    await this.#checkpoints.write(RECOVERY_POINT_FILE);
   }
 
   async #writeEpochs(): Promise<void> {
@@ -482,31 +485,6 @@ export class LogManager implements PartitionHost {
         if (!partition.deleted) throw error;
       }
     });
-  }
-
-  /** Writes one checkpoint of the root if it changed. Writes are in order. */
-  #writeOffsets(file: string): Promise<void> {
-    const write = async () => {
-      const text = this.#offsetsText(file);
-      if (this.#written.get(file) === text) return;
-      await this.#files.writeAtomic(`${this.#options.dataDir}/${file}`, text);
-      this.#written.set(file, text);
-    };
-    const result = this.#checkpointing.then(write);
-    this.#checkpointing = result.catch(() => {});
-    return result;
-  }
-
-  #offsetsText(file: string): string {
-    const checkpoint = new OffsetCheckpoint();
-    for (const { partition } of this.#slots.values()) {
-      const { topic, index, log } = partition;
-      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, log.flushedOffset);
-      else if (file === HIGH_WATERMARK_FILE) checkpoint.set(topic, index, partition.highWatermark);
-      else if (log.logStartOffset > (log.segmentBaseOffsets()[0] ?? 0))
-        checkpoint.set(topic, index, log.logStartOffset);
-    }
-    return checkpoint.text();
   }
 
   // --- closing ---
@@ -525,48 +503,46 @@ export class LogManager implements PartitionHost {
     this.commitTick();
     while (this.#background.size > 0) await Promise.all(this.#background);
     let clean = this.#failures.size === 0;
-    await forEachConcurrently([...this.#slots.values()], async (slot) => {
-      slot.flushTimer?.cancel();
+    const attempt = async (fields: object, what: string, work: () => Promise<void>) => {
       try {
-        await this.#closeSlot(slot);
+        await work();
       } catch (error) {
         clean = false;
-        const { topic, index } = slot.partition;
-        this.#logger.error(
-          { topic, partition: index, reason: (error as Error).message },
-          'partition does not close cleanly',
-        );
+        this.#logger.error({ ...fields, reason: (error as Error).message }, `${what} failed in the stop`);
       }
+    };
+    const slots = [...this.#slots.values()];
+    await forEachConcurrently(slots, async (slot) => {
+      const { topic, index } = slot.partition;
+      await attempt({ topic, partition: index }, 'writing a partition', () => this.#finish(slot));
     });
-    for (const [slot, timer] of this.#deleted) {
-      timer?.cancel();
-      await slot.partition.log.close().catch(() => {});
-    }
-    await this.#writeOffsets(RECOVERY_POINT_FILE);
-    await this.#writeOffsets(LOG_START_FILE);
-    await this.#writeOffsets(HIGH_WATERMARK_FILE);
-    if (clean && brokerEpoch !== undefined) {
-      await this.#files.writeAtomic(
-        `${this.#options.dataDir}/${CLEAN_SHUTDOWN_FILE}`,
-        cleanShutdownText(brokerEpoch),
-      );
-    }
+    for (const file of ROOT_CHECKPOINTS)
+      await attempt({ file }, 'writing a checkpoint', () => this.#checkpoints.write(file));
+    await forEachConcurrently([...slots, ...this.#deleted.keys()], async (slot) => {
+      const { topic, index, log } = slot.partition;
+      this.#deleted.get(slot)?.cancel();
+      this.#options.committer.unregister(log);
+      await attempt({ topic, partition: index }, 'closing a partition', () => log.close());
+    });
+    if (!clean || brokerEpoch === undefined) return;
+    await this.#files.writeAtomic(
+      `${this.#options.dataDir}/${CLEAN_SHUTDOWN_FILE}`,
+      cleanShutdownText(brokerEpoch),
+    );
   }
 
-  async #closeSlot({ partition, snapshots }: Slot): Promise<void> {
+  /** Puts on disk all that the next start would otherwise have to find out. */
+  async #finish(slot: Slot): Promise<void> {
+    const { partition, snapshots } = slot;
     const { log, producers, epochs } = partition;
-    try {
-      if (log.offline !== undefined) throw log.offline;
-      if (log.flushedOffset < log.writtenOffset) await log.flush();
-      const newest = snapshots.offsets[snapshots.offsets.length - 1] ?? 0;
-      if (log.writtenOffset > newest)
-        await snapshots.write(log.dir, log.writtenOffset, encodeSnapshot(producers));
-      if (epochs.dirty) await this.#files.writeAtomic(`${log.dir}/${LEADER_EPOCH_FILE}`, epochs.text());
-    } finally {
-      this.#options.committer.unregister(log);
-      await log.close();
-    }
+    slot.flushTimer?.cancel();
+    if (log.offline !== undefined) throw log.offline;
+    if (log.flushedOffset < log.writtenOffset) await log.flush();
     partition.settle(undefined);
+    const newest = snapshots.offsets[snapshots.offsets.length - 1] ?? 0;
+    if (log.writtenOffset > newest)
+      await snapshots.write(log.dir, log.writtenOffset, encodeSnapshot(producers));
+    if (epochs.dirty) await this.#files.writeAtomic(`${log.dir}/${LEADER_EPOCH_FILE}`, epochs.text());
   }
 
   #assertOpen(): void {

@@ -7,7 +7,7 @@ import { VirtualClock } from '../../src/runtime/clock.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 import type { Logger } from '../../src/runtime/logging.ts';
 import { type RawBatchFields, rawBatch } from '../support/batches.ts';
-import { batchInfoOf, MemoryEngine } from '../support/memory-log.ts';
+import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
 import { topicConfigForTests } from '../support/topic-config.ts';
 
 const settings: LogManagerSettings = {
@@ -314,6 +314,30 @@ describe('deleting', () => {
     await deleted;
     await manager.close(1);
     expect(engine.logs.size).toBe(0);
+  });
+
+  it('answers what waits for a flush before the files go', async () => {
+    const manager = await open();
+    const config = topicConfigForTests({ flushMessages: 1, fileDeleteDelayMs: 0 });
+    const partition = await manager.create('t', 0, { ...description(), config });
+    const log = partition.log as MemoryLog;
+    log.holdFlushes = true;
+    const heard: string[] = [];
+    const listener: AppendListener = {
+      onAppended: (token) => heard.push(`${token}`),
+      onAppendFailed: (token, error) => heard.push(`${token} failed ${error.code}`),
+    };
+    const bytes = rawBatch({});
+    partition.append(bytes, 0, bytes.length, batchInfoOf(bytes, 0), 0, listener, 1);
+    manager.commitTick();
+    await manager.deleteTopic('t');
+    clock.advance(1);
+    await settle();
+    expect(heard).toEqual([]);
+    log.releaseFlushes();
+    await settle();
+    expect(heard).toEqual(['1']);
+    expect(await folders()).toEqual([]);
   });
 
   it('of an unknown topic is nothing', async () => {
