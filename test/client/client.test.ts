@@ -38,7 +38,10 @@ async function peer(answer: (asked: Asked, socket: net.Socket) => void): Promise
         const frame = pending.subarray(4, 4 + pending.readInt32BE(0));
         pending = pending.subarray(4 + frame.length);
         const body = new Reader(frame);
-        const header = readRequestHeader(body, frame.readInt16BE(0) === ApiKey.ApiVersions ? 2 : 1);
+        const header = readRequestHeader(
+          body,
+          frame.readInt16BE(0) === ApiKey.ApiVersions && frame.readInt16BE(2) >= 3 ? 2 : 1,
+        );
         answer(
           {
             key: header.requestApiKey,
