@@ -16,8 +16,8 @@ import {
   writeLeader,
   writeNodeEndpoints,
 } from './produce.ts';
-import { type Reader, tagUnknownToVersion, versionUnreadable } from './reader.ts';
-import { versionUnwritable, type Writer } from './writer.ts';
+import { int32At, int64At, type Reader, tagUnknownToVersion, versionUnreadable } from './reader.ts';
+import { putInt32, putInt64, versionUnwritable, type Writer } from './writer.ts';
 
 const FIRST_FLEXIBLE = 12;
 const FIRST_WITH_TOPIC_ID = 13;
@@ -116,19 +116,31 @@ export class FetchRequestReader {
     const flexible = version >= FIRST_FLEXIBLE;
     const byId = version >= FIRST_WITH_TOPIC_ID;
     const topics = flexible ? r.compactArrayCount(byId ? 18 : 3) : r.arrayCount(6);
-    // The least that a partition takes: number, offset and limit, and what versions added.
-    const least = flexible ? 33 : version >= 9 ? 28 : version >= 5 ? 24 : 16;
+    // What a partition takes, but for its tags: number, offset and limit, and what versions added.
+    const fixed = flexible ? 32 : version >= 9 ? 28 : version >= 5 ? 24 : 16;
+    const least = flexible ? fixed + 1 : fixed;
+    const { partitions: partitionList, currentLeaderEpochs: leaderEpochs, fetchOffsets: offsets } = this;
+    const {
+      lastFetchedEpochs: fetchedEpochs,
+      logStartOffsets: startOffsets,
+      partitionMaxBytes: limits,
+    } = this;
     let at = 0;
     for (let t = 0; t < topics; t++) {
       this.topics[t] = byId ? this.#names.id(r) : this.#names.name(r, flexible);
       const partitions = flexible ? r.compactArrayCount(least) : r.arrayCount(least);
       for (let p = 0; p < partitions; p++, at++) {
-        this.partitions[at] = r.int32();
-        this.currentLeaderEpochs[at] = version >= 9 ? r.int32() : -1;
-        this.fetchOffsets[at] = r.int64();
-        this.lastFetchedEpochs[at] = flexible ? r.int32() : -1;
-        this.logStartOffsets[at] = version >= 5 ? r.int64() : -1;
-        this.partitionMaxBytes[at] = r.int32();
+        let from = r.take(fixed);
+        const b = r.source;
+        partitionList[at] = int32At(b, from);
+        if (version >= 9) from += 4;
+        leaderEpochs[at] = version >= 9 ? int32At(b, from) : -1;
+        offsets[at] = int64At(b, from + 4);
+        if (flexible) from += 4;
+        fetchedEpochs[at] = flexible ? int32At(b, from + 8) : -1;
+        if (version >= 5) from += 8;
+        startOffsets[at] = version >= 5 ? int64At(b, from + 4) : -1;
+        limits[at] = int32At(b, from + 12);
         if (flexible) skipFollowerTags(r, version);
       }
       if (flexible) r.skipTags();
@@ -288,11 +300,15 @@ export function encodeFetchResponse(
 /** Everything up to the records. */
 function writePartition(w: Writer, version: number, partition: FetchPartitionResult): void {
   const flexible = version >= FIRST_FLEXIBLE;
-  w.int32(partition.partitionIndex);
-  w.int16(partition.errorCode);
-  w.int64(partition.highWatermark);
-  w.int64(partition.lastStableOffset);
-  if (version >= 5) w.int64(partition.logStartOffset);
+  const at = w.take(version >= 5 ? 30 : 22);
+  const b = w.memory;
+  const { errorCode } = partition;
+  putInt32(b, at, partition.partitionIndex);
+  b[at + 4] = errorCode >> 8;
+  b[at + 5] = errorCode;
+  putInt64(b, at + 6, partition.highWatermark);
+  putInt64(b, at + 14, partition.lastStableOffset);
+  if (version >= 5) putInt64(b, at + 22, partition.logStartOffset);
   const { abortedTransactions: aborted, records } = partition;
   if (aborted === undefined || aborted === null) writeCount(w, flexible, -1);
   else {

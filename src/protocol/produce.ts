@@ -7,7 +7,7 @@
  */
 import { NameCache } from './name-cache.ts';
 import { type Reader, versionUnreadable } from './reader.ts';
-import { versionUnwritable, type Writer } from './writer.ts';
+import { putInt32, putInt64, versionUnwritable, type Writer } from './writer.ts';
 
 const FIRST_FLEXIBLE = 9;
 const FIRST_WITH_TOPIC_ID = 13;
@@ -155,11 +155,15 @@ export function writeProduceResponse(
 
 function writePartition(w: Writer, version: number, result: ProducePartitionResult): void {
   const flexible = version >= FIRST_FLEXIBLE;
-  w.int32(result.index);
-  w.int16(result.errorCode);
-  w.int64(result.baseOffset);
-  w.int64(result.logAppendTimeMs);
-  if (version >= 5) w.int64(result.logStartOffset);
+  const at = w.take(version >= 5 ? 30 : 22);
+  const b = w.memory;
+  const { errorCode } = result;
+  putInt32(b, at, result.index);
+  b[at + 4] = errorCode >> 8;
+  b[at + 5] = errorCode;
+  putInt64(b, at + 6, result.baseOffset);
+  putInt64(b, at + 14, result.logAppendTimeMs);
+  if (version >= 5) putInt64(b, at + 22, result.logStartOffset);
   if (version < 8) return;
   const { recordErrors, errorMessage = null, currentLeader } = result;
   writeCount(w, flexible, recordErrors === undefined ? 0 : recordErrors.length);

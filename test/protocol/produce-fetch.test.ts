@@ -67,7 +67,7 @@ describe('Produce request', () => {
             const end = request.recordsEnd[from + i]!;
             return {
               index: request.partitions[from + i]!,
-              records: start < 0 ? null : bytes.subarray(start, end),
+              records: start < 0 ? null : Uint8Array.from(bytes.subarray(start, end)),
             };
           }),
         }),
