@@ -50,6 +50,8 @@ using FileTable = HandleTable<File>;
 // not be called once `close` ran.
 std::function<void()> on_environment_end(napi_env env, std::function<void(std::function<void()> done)> close);
 
+class LogTable;
+
 // All that the addon keeps per environment (main thread or worker). Used on that environment's thread only.
 class Environment {
  public:
@@ -62,6 +64,7 @@ class Environment {
   IoThreads& io() { return *io_; }
   // Segment files: the log side adds them, the socket side sends them.
   FileTable& files() { return files_; }
+  std::shared_ptr<LogTable> logs;  // made and used by log_binding.cc
   HandleTable<FileLock>& locks() { return locks_; }
 
   void set(Slot slot, double value) { slots_[static_cast<size_t>(slot)] = value; }

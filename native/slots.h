@@ -25,7 +25,11 @@ namespace broadsheet {
   X(kRecordsMaxTimestamp, "recordsMaxTimestamp")                                                   \
   X(kRecordsMaxIndex, "recordsMaxIndex")     /* the first record that has it */                    \
   X(kNullKeyIndex, "nullKeyIndex")           /* the first record without a key, -1: none */        \
-  X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */
+  X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */          \
+  /* the FileRange that a read found */                                                            \
+  X(kSegment, "segment")                                                                           \
+  X(kPosition, "position")                                                                         \
+  X(kLength, "length")
 
 enum class Slot : size_t {
 #define X(name, text) name,

@@ -37,6 +37,9 @@ const SLOTS = [
   'recordsMaxIndex',
   'nullKeyIndex',
   'invalidIndex',
+  'segment',
+  'position',
+  'length',
 ] as const;
 export type SlotName = (typeof SLOTS)[number];
 
@@ -137,7 +140,91 @@ export interface SocketAddon {
   socketClose(transport: object, closed: () => void): number;
 }
 
-export interface Addon extends SocketAddon {
+/** What a log's own Float64Array holds; the last three are of its recovery. */
+export type LogSlotName =
+  | 'logStartOffset'
+  | 'logEndOffset'
+  | 'writtenOffset'
+  | 'flushedOffset'
+  | 'activeSegmentBaseOffset'
+  | 'sizeInBytes'
+  | 'offline'
+  | 'bytesScanned'
+  | 'bytesTruncated'
+  | 'indexesRebuilt';
+
+/** Logs, by handle. What takes `done` runs on an I/O thread and returns 0, or a negative code: done() is then not called.
+ * A log that is closed, or about to be, answers CLOSED. */
+export interface LogAddon {
+  readonly logSlots: Readonly<Record<LogSlotName, number>>;
+  /** Keeps `state` (a Float64Array of logSlots) up to date from done(undefined, handle, fault) on; fault names the first
+   * batch that did not check out. */
+  logOpen(
+    dir: string,
+    state: Float64Array,
+    segmentBytes: number,
+    segmentMs: number,
+    indexBytes: number,
+    indexIntervalBytes: number,
+    logStartOffset: number,
+    recoveryPoint: number,
+    cleanShutdown: boolean,
+    now: number,
+    done: (status: StatusObject | undefined, handle: number, fault: string | undefined) => void,
+  ): number;
+  /** Returns 1 when a segment begins with the batch, else 0. The bytes are used until logCommit. */
+  logStage(
+    log: number,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    leaderEpoch: number,
+    now: number,
+  ): number;
+  logCommit(log: number): number;
+  /** Returns 0: a range, in results segment, position, length; 1: empty; 2: cold; 3: out of range; or CORRUPT ... */
+  logRead(log: number, offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): number;
+  /** Takes back the segment handles that reads gave out since the last call. */
+  logEndTurn(): void;
+  logRoll(log: number, now: number): number;
+  logSetOptions(
+    log: number,
+    segmentBytes: number,
+    segmentMs: number,
+    indexBytes: number,
+    indexIntervalBytes: number,
+  ): number;
+  logSetStartOffset(log: number, offset: number): number;
+  /** Returns 0, 1, or 2: unknown until logLearnTransactional is done. */
+  logHasTransactional(log: number, from: number, upTo: number): number;
+  logSegments(log: number): number[];
+  logOffline(log: number): StatusObject | undefined;
+  logFlush(log: number, done: Done<undefined>): number;
+  logStartWriteback(logs: readonly number[], done: Done<undefined>): number;
+  logWarm(log: number, offset: number, maxBytes: number, done: Done<undefined>): number;
+  logReadBatches(log: number, offset: number, maxBytes: number, upTo: number, done: Done<Buffer>): number;
+  /** No bytes: none found. */
+  logFindByTimestamp(
+    log: number,
+    timestamp: number,
+    startOffset: number,
+    upTo: number,
+    done: Done<Buffer>,
+  ): number;
+  logFindByMaxTimestamp(log: number, startOffset: number, upTo: number, done: Done<Buffer>): number;
+  /** Ten numbers per batch, in the order of BatchInfo. */
+  logScan(log: number, from: number, upTo: number, producersOnly: boolean, done: Done<Float64Array>): number;
+  logLearnTransactional(log: number, from: number, upTo: number, done: Done<undefined>): number;
+  logRename(log: number, dir: string, done: Done<undefined>): number;
+  logClose(log: number, done: Done<undefined>): number;
+  /** Open files and mappings of all logs of the process. With arguments, sets their limits; 0: by the process's own. */
+  descriptorCache(
+    files?: number,
+    mappings?: number,
+  ): { openFiles: number; mappings: number; forcedSyncs: number };
+}
+
+export interface Addon extends SocketAddon, LogAddon {
   /** Name of each status code by its number (native/status.h). */
   readonly codes: readonly ErrorCode[];
   /** Where each result lies in `results`. */

@@ -33,6 +33,8 @@ export interface RecoveryReport {
   /** Bytes cut off the end because they did not check out. */
   readonly bytesTruncated: number;
   readonly indexesRebuilt: number;
+  /** What was wrong with the first batch that did not check out. */
+  readonly fault?: string;
 }
 
 /** Header facts of one stored batch. */
@@ -51,7 +53,7 @@ export interface BatchInfo {
   readonly sizeInBytes: number;
 }
 
-/** What stage() says of the batch that it took. */
+/** What stage() says of the batch that it took. The object is used again by the next call on any log: read it at once. */
 export interface Staged {
   readonly baseOffset: number;
   /** A new segment begins at baseOffset: whoever keeps state per segment takes its snapshot now, before applying
@@ -59,6 +61,8 @@ export interface Staged {
   readonly rolled: boolean;
 }
 
+/** The object is used again by the next read of any log: read it at once. The range in it is not, and is valid for the
+ * turn of the event loop in which it was read: hand it to the transport before returning to the loop. */
 export type ReadResult =
   | { readonly kind: 'range'; readonly range: FileRange }
   /** Nothing to read between offset and upTo. */
@@ -86,13 +90,13 @@ export interface Log {
   /**
    * Takes one v2 batch that was already validated (inspectBatch), gives it the next offset and patches base
    * offset and leader epoch in place; it is written by the engine's next commit(). The bytes must stay unchanged
-   * until then. Throws OFFLINE, CLOSED.
+   * until then. Throws OFFLINE, CLOSED, and BATCH_TOO_LARGE for a batch larger than a segment.
    */
   stage(bytes: Uint8Array, start: number, end: number, leaderEpoch: number, now: number): Staged;
 
   /** Locates offset. length is at most maxBytes, or the whole first batch if that is larger and
    * minOneMessage is set; no record at or past upTo begins in it (upTo <= writtenOffset). The range may end in
-   * the middle of a batch, as in Kafka. */
+   * the middle of a batch, as in Kafka. Throws CORRUPT when what lies there cannot be read. */
   read(offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): ReadResult;
   /** Brings what read(offset, maxBytes) needs into the page cache, on an I/O thread. */
   warm(offset: number, maxBytes: number): Promise<void>;
@@ -107,19 +111,23 @@ export interface Log {
   /** Headers of the batches in [from, upTo), in offset order. I/O thread. With producersOnly, just those that carry a
    * producer id or are control batches. */
   scanBatches(from: number, upTo: number, producersOnly: boolean): Promise<BatchInfo[]>;
+  /** Whether a transactional batch may lie in [from, upTo): false is certain, true errs on the safe side. A promise
+   * when a segment must be read for it first (I/O thread); from then on the answer is known. */
+  hasTransactionalBatches(from: number, upTo: number): boolean | Promise<boolean>;
   /** Base offsets of all segments, ascending. */
   segmentBaseOffsets(): number[];
 
   /** fdatasync of all that is written at the call; moves flushedOffset. A failure takes the log offline. */
   flush(): Promise<void>;
-  /** Closes the active segment and begins a new one at the end; used by the clean stop and by tests. */
+  /** Closes the active segment, unless it is empty, and begins a new one at the end. Nothing may be staged. */
   roll(now: number): void;
   setOptions(options: LogOptions): void;
-  /** Moves the log start offset up; never back. Deletes nothing. */
+  /** Moves the log start offset up; never back. Deletes nothing. Throws OFFSET_OUT_OF_RANGE past writtenOffset. */
   setLogStartOffset(offset: number): void;
   /** Renames the folder (to `-delete`, say); open ranges stay readable. Durable when resolved. */
   rename(dir: string): Promise<void>;
-  /** Writes what is staged nowhere: it must be committed before. Flushes, then closes. Idempotent. */
+  /** Writes what is staged nowhere: it must be committed before. Flushes, then closes; every other method answers CLOSED
+   * from the call on. An offline log is closed without a flush. Idempotent. */
   close(): Promise<void>;
 }
 

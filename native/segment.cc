@@ -1,0 +1,230 @@
+#include "segment.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace broadsheet {
+
+std::string segment_file_name(int64_t base_offset, const char* suffix) {
+  char name[64];
+  std::snprintf(name, sizeof name, "%020lld%s", static_cast<long long>(base_offset), suffix);
+  return name;
+}
+
+int64_t offset_of_file_name(const std::string& name) {
+  constexpr size_t kDigits = 20;
+  constexpr int64_t kMaxOffset = int64_t{1} << 53;
+  if (name.size() <= kDigits || name[kDigits] != '.') return -1;
+  int64_t offset = 0;
+  for (size_t i = 0; i < kDigits; ++i) {
+    if (name[i] < '0' || name[i] > '9') return -1;
+    if (offset > kMaxOffset / 10) return -1;
+    offset = offset * 10 + (name[i] - '0');
+  }
+  return offset < kMaxOffset ? offset : -1;
+}
+
+void extend_tail(SegmentTail* tail, const StoredBatch& batch, int64_t index_interval, std::vector<OffsetEntry>* offsets,
+                 std::vector<TimeEntry>* times) {
+  if (tail->size == 0) tail->first_timestamp = batch.max_timestamp;
+  if (batch.max_timestamp > tail->max_timestamp) {
+    tail->max_timestamp = batch.max_timestamp;
+    tail->max_timestamp_offset = batch.last_offset();
+  }
+  if (tail->bytes_since_index_entry > index_interval) {
+    offsets->push_back({batch.last_offset(), tail->size});
+    ++tail->offset_entries;
+    if (tail->max_timestamp > tail->last_time_entry) {
+      times->push_back({tail->max_timestamp, tail->max_timestamp_offset});
+      ++tail->time_entries;
+      tail->last_time_entry = tail->max_timestamp;
+    }
+    tail->bytes_since_index_entry = 0;
+  }
+  tail->bytes_since_index_entry += batch.bytes();
+  tail->size += batch.bytes();
+}
+
+Segment::Segment(const std::shared_ptr<Folder>& folder, int64_t base_offset_in, int64_t index_interval)
+    : base_offset(base_offset_in),
+      log(folder, segment_file_name(base_offset_in, ".log")),
+      offsets(folder, segment_file_name(base_offset_in, ".index"), base_offset_in),
+      times(folder, segment_file_name(base_offset_in, ".timeindex"), base_offset_in),
+      index_interval_(index_interval) {}
+
+// Where to begin the search for an offset: the position of a batch that begins at or before it.
+Status Segment::position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position) {
+  *position = 0;
+  OffsetEntry entry;
+  Status status = offsets.lookup(offset, may_wait, &entry);
+  if (status.code == Code::kCold || status.code == Code::kLimit) return status;
+  if (status.ok()) {
+    if (entry.position == 0) return Status::Ok();
+    if (entry.position <= size - StoredBatch::kHeaderBytes) {
+      std::shared_ptr<File> file;
+      if (status = log.get(&file); !status.ok()) return status;
+      uint8_t header[StoredBatch::kHeaderBytes];
+      size_t got = 0;
+      status = may_wait ? file->pread_some(header, sizeof header, entry.position, &got)
+                        : file->read_cached(header, sizeof header, entry.position, &got);
+      if (!status.ok()) return status;
+      const StoredBatch batch = StoredBatch::parse(header, entry.position);
+      if (got == sizeof header && batch.check(base_offset, size).ok() && batch.base_offset <= entry.offset) {
+        *position = entry.position;
+        return Status::Ok();
+      }
+    } else if (active) {
+      // A snapshot of the segment that is older than its index.
+      return Status::Ok();
+    }
+  }
+  index_broken_ = true;
+  return Status::Ok();
+}
+
+Status Segment::locate(int64_t offset, int64_t size, bool may_wait, StoredBatch* out, bool* found) {
+  *found = false;
+  int64_t position = 0;
+  if (!index_broken_) {
+    if (Status status = position_below(offset, size, may_wait, &position); !status.ok()) return status;
+  }
+  // The index of the segment that is written to was checked when it was opened: without it, the search is only long.
+  if (index_broken_ && !active) {
+    if (!may_wait) return Status::Of(Code::kCold, offsets.name());
+    if (Status status = rebuild_indexes(size); !status.ok()) return status;
+    if (Status status = position_below(offset, size, may_wait, &position); !status.ok()) return status;
+  }
+  std::shared_ptr<File> file;
+  if (Status status = log.get(&file); !status.ok()) return status;
+  BatchWalker walker(*file, base_offset, position, size, may_wait);
+  for (;;) {
+    bool more = false;
+    if (Status status = walker.next(out, &more); !status.ok()) return status;
+    if (!more) return Status::Ok();
+    if (out->last_offset() >= offset) {
+      *found = true;
+      return Status::Ok();
+    }
+  }
+}
+
+Status Segment::rebuild_indexes(int64_t size) {
+  std::lock_guard<std::mutex> lock(rebuild_);
+  if (!index_broken_) return Status::Ok();  // another thread was faster
+  std::shared_ptr<File> file;
+  if (Status status = log.get(&file); !status.ok()) return status;
+  SegmentTail tail;
+  std::vector<OffsetEntry> offset_entries;
+  std::vector<TimeEntry> time_entries;
+  BatchWalker walker(*file, base_offset, 0, size, true);
+  for (;;) {
+    StoredBatch batch;
+    bool more = false;
+    Status status = walker.next(&batch, &more);
+    // What cannot be read now will not be found later either: the index ends before it.
+    if (!status.ok() && status.code != Code::kCorrupt) return status;
+    if (!status.ok() || !more) break;
+    extend_tail(&tail, batch, index_interval_, &offset_entries, &time_entries);
+  }
+  if (tail.max_timestamp > tail.last_time_entry) {
+    time_entries.push_back({tail.max_timestamp, tail.max_timestamp_offset});
+  }
+  if (Status status = offsets.replace(offset_entries); !status.ok()) return status;
+  if (Status status = times.replace(time_entries); !status.ok()) return status;
+  index_broken_ = false;
+  return Status::Ok();
+}
+
+Status Segment::largest_timestamp(int64_t size, StoredBatch* out, bool* found) {
+  {
+    std::lock_guard<std::mutex> lock(facts_);
+    if (largest_known_for_ == size) {
+      *found = largest_found_;
+      *out = largest_;
+      return Status::Ok();
+    }
+  }
+  std::shared_ptr<File> file;
+  if (Status status = log.get(&file); !status.ok()) return status;
+  *found = false;
+  // The time index names the batch; whether it is right is seen at the batch, and what came after the last entry is
+  // read. When it is not right all headers are read.
+  TimeEntry entry{-1, base_offset};
+  int64_t position = 0;
+  if (times.last(true, &entry).ok() && entry.timestamp >= 0) {
+    StoredBatch batch;
+    bool there = false;
+    if (locate(entry.offset, size, true, &batch, &there).ok() && there && batch.max_timestamp == entry.timestamp &&
+        batch.record_count > 0) {
+      *out = batch;
+      *found = true;
+      position = batch.position;
+    }
+  }
+  BatchWalker walker(*file, base_offset, position, size, true);
+  for (;;) {
+    StoredBatch batch;
+    bool more = false;
+    if (Status status = walker.next(&batch, &more); !status.ok()) return status;
+    if (!more) break;
+    if (batch.record_count > 0 && (!*found || batch.max_timestamp > out->max_timestamp)) {
+      *out = batch;
+      *found = true;
+    }
+  }
+  std::lock_guard<std::mutex> lock(facts_);
+  largest_known_for_ = size;
+  largest_found_ = *found;
+  largest_ = *out;
+  return Status::Ok();
+}
+
+Segment::Transactional Segment::transactional(int64_t size) {
+  std::lock_guard<std::mutex> lock(facts_);
+  Transactional result;
+  result.known = size == 0 || (learned_ && size <= tracked_to_);
+  result.first = first_transactional_;
+  result.last = last_transactional_;
+  return result;
+}
+
+void Segment::note_written(int64_t size, int64_t first_transactional, int64_t last_transactional) {
+  std::lock_guard<std::mutex> lock(facts_);
+  tracked_to_ = size;
+  first_transactional_ = std::min(first_transactional_, first_transactional);
+  last_transactional_ = std::max(last_transactional_, last_transactional);
+}
+
+void Segment::track_from(int64_t position) {
+  std::lock_guard<std::mutex> lock(facts_);
+  tracked_from_ = position;
+  tracked_to_ = position;
+  learned_ = position == 0;
+}
+
+Status Segment::learn_transactional() {
+  int64_t to;
+  {
+    std::lock_guard<std::mutex> lock(facts_);
+    if (learned_ || tracked_from_ == INT64_MAX) return Status::Ok();
+    to = tracked_from_;
+  }
+  std::shared_ptr<File> file;
+  if (Status status = log.get(&file); !status.ok()) return status;
+  BatchWalker walker(*file, base_offset, 0, to, true);
+  for (;;) {
+    StoredBatch batch;
+    bool more = false;
+    if (Status status = walker.next(&batch, &more); !status.ok()) return status;
+    std::lock_guard<std::mutex> lock(facts_);
+    if (!more) {
+      learned_ = true;
+      return Status::Ok();
+    }
+    if (!batch.transactional()) continue;
+    first_transactional_ = std::min(first_transactional_, batch.base_offset);
+    last_transactional_ = std::max(last_transactional_, batch.last_offset());
+  }
+}
+
+}  // namespace broadsheet

@@ -1,0 +1,62 @@
+/** What tests of the native log share: options, batches with a right checksum, bytes of a range. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll } from 'vitest';
+import type { Log, OpenOptions } from '../../src/log/log.ts';
+import type { NativeEngine } from '../../src/log/native-engine.ts';
+import { addon } from '../../src/native.ts';
+import { type RawBatchFields, rawBatch } from './batches.ts';
+
+export const OPTIONS: OpenOptions = {
+  segmentBytes: 4000,
+  segmentMs: 1_000_000,
+  indexBytes: 4096,
+  indexIntervalBytes: 300,
+  logStartOffset: 0,
+  recoveryPoint: 0,
+  cleanShutdown: false,
+  now: 1000,
+};
+
+export const CLEAN: OpenOptions = { ...OPTIONS, cleanShutdown: true };
+
+const folders: string[] = [];
+
+/** A new empty folder, removed when the file's tests are over. */
+export function scratch(): string {
+  if (folders.length === 0)
+    afterAll(() => {
+      for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+    });
+  const folder = mkdtempSync(join(tmpdir(), 'broadsheet-log-'));
+  folders.push(folder);
+  return folder;
+}
+
+export function batch(fields: RawBatchFields & { maxTimestamp: number }): Uint8Array {
+  const bytes = rawBatch(fields);
+  addon().patchBatch(bytes, 0, bytes.length, false, fields.maxTimestamp);
+  return bytes;
+}
+
+/** Stages and commits one batch; returns its base offset. */
+export function append(
+  engine: NativeEngine,
+  log: Log,
+  fields: RawBatchFields & { maxTimestamp: number },
+  now = 1000,
+): number {
+  const bytes = batch(fields);
+  const { baseOffset } = log.stage(bytes, 0, bytes.length, 7, now);
+  engine.commit((_, error) => {
+    if (error !== undefined) throw error;
+  });
+  return baseOffset;
+}
+
+/** The bytes of a segment file; the one that holds an offset. */
+export function segmentBytes(log: Log, offset: number): Buffer {
+  const base = log.segmentBaseOffsets().filter((candidate) => candidate <= offset);
+  return readFileSync(join(log.dir, `${String(base[base.length - 1]).padStart(20, '0')}.log`));
+}
