@@ -87,6 +87,8 @@ const LOG_OPTIONS = {
   indexIntervalBytes: 4096,
 };
 
+const MAX_EPOCH = 2 ** 31 - 1;
+
 /** Changes of one batch; more make several batches, where they need not be one. */
 const RECORDS_PER_BATCH = 5000;
 
@@ -202,9 +204,12 @@ export class ClusterMetadata {
 
   /**
    * Takes the lead: begins the next epoch, registers this broker and leads every partition that has no leader. Durable
-   * when it resolves. Call once, before any change.
+   * when it resolves. Call once, before any change. Throws OFFLINE, NO_SPACE, IO.
    */
   async activate(endPoints: readonly EndPoint[], now: number): Promise<void> {
+    if (this.#epoch >= MAX_EPOCH) {
+      throw new BroadsheetError('CORRUPT', `${this.#dataDir}: no leader epoch follows ${this.#epoch}`);
+    }
     const { log } = this.#journal;
     const { files } = this.#engine;
     const isNew = this.image.metadataVersion === 0;
@@ -242,7 +247,7 @@ export class ClusterMetadata {
       ],
       now,
     );
-    const elections = electLeaders(this.image, this.nodeId);
+    const elections = electLeaders(this.image, this.nodeId, this.directoryId);
     for (let at = 0; at < elections.length; at += RECORDS_PER_BATCH) {
       this.#append(elections.slice(at, at + RECORDS_PER_BATCH), now);
     }

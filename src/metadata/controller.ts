@@ -279,6 +279,8 @@ export interface TopicReference {
 }
 
 const NO_TOPIC_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
+/** Of a replica that Kafka assigns to a directory when it starts. */
+const NO_DIRECTORY = 'AAAAAAAAAAAAAAAAAAAAAA';
 
 export function deleteTopic(image: ClusterImage, reference: TopicReference): DeleteTopicDecision | Refusal {
   const { name, topicId } = reference;
@@ -366,22 +368,33 @@ export function registerBroker(image: ClusterImage, registration: Registration):
   };
 }
 
-/** Takes the lead of every partition of this node that has no leader, as after an Apache Kafka's stop. */
-export function electLeaders(image: ClusterImage, nodeId: number): MetadataRecordInput[] {
+/**
+ * Takes the lead of every partition of this node that has no leader, as after an Apache Kafka's stop. A partition that
+ * is said to lie in another directory than this one, though its folder is here, is put right: Kafka might leave it without
+ * a leader (seen).
+ */
+export function electLeaders(
+  image: ClusterImage,
+  nodeId: number,
+  directoryId: string,
+): MetadataRecordInput[] {
   const version = recordVersions(image.metadataVersion).partitionChange;
   const records: MetadataRecordInput[] = [];
   for (const topic of image.topicsById.values()) {
     for (const partition of topic.partitions.values()) {
-      if (partition.leader !== NO_LEADER || !partition.replicas.includes(nodeId)) continue;
+      const leaderless = partition.leader === NO_LEADER;
+      const elsewhere =
+        version >= 1 && partition.directories.some((id) => id !== directoryId && id !== NO_DIRECTORY);
+      if (!leaderless && !elsewhere) continue;
       records.push({
         type: 'PartitionChange',
         version,
         data: {
           partitionId: partition.id,
           topicId: topic.id,
-          leader: nodeId,
-          isr: [nodeId],
-          ...(version >= 2 ? { eligibleLeaderReplicas: [] } : {}),
+          ...(leaderless ? { leader: nodeId, isr: [nodeId] } : {}),
+          ...(leaderless && version >= 2 ? { eligibleLeaderReplicas: [] } : {}),
+          ...(elsewhere ? { directories: [directoryId] } : {}),
         },
       });
     }

@@ -5,6 +5,7 @@
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { MetadataRecord } from './records.ts';
 import { SecurityImage } from './security-image.ts';
+import { topicNameFault } from './topic-names.ts';
 
 /** Values of PartitionRecord.LeaderRecoveryState. */
 export const LeaderRecoveryState = { RECOVERED: 0, RECOVERING: 1 } as const;
@@ -179,6 +180,9 @@ export class ClusterImage {
   }
 
   #addTopic(name: string, id: string): void {
+    // Folders are named after it.
+    const fault = topicNameFault(name);
+    if (fault !== undefined) throw corrupt(fault);
     if (this.topicsByName.has(name) || this.topicsById.has(id))
       throw corrupt(`topic ${name} (${id}) is made twice`);
     const topic: TopicState = { name, id, partitions: new Map() };

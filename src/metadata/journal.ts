@@ -26,7 +26,12 @@ export interface AppendOptions {
 export function* recordBatches(bytes: Uint8Array): Generator<RecordBatch> {
   for (const batch of readBatches(bytes)) {
     if (!(batch instanceof RecordBatch)) throw new BroadsheetError('CORRUPT', 'a batch older than magic 2');
-    batch.ensureValid();
+    if (!batch.checksOut()) {
+      throw new BroadsheetError(
+        'CORRUPT',
+        `the checksum of the batch at offset ${batch.baseOffset} is wrong`,
+      );
+    }
     yield batch;
   }
 }

@@ -70,6 +70,7 @@ export function newestSnapshot(names: readonly string[]): SnapshotName | undefin
     const match = /^(\d{20})-(\d{10})\.checkpoint$/.exec(name);
     if (match === null) continue;
     const found = { name, endOffset: Number(match[1]), epoch: Number(match[2]) };
+    if (!Number.isSafeInteger(found.endOffset)) continue;
     if (
       newest === undefined ||
       found.endOffset > newest.endOffset ||

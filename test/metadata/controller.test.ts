@@ -230,10 +230,10 @@ describe('producer ids', () => {
 describe('electLeaders', () => {
   it('leads exactly what has no leader', () => {
     const image = imageWith('t', 'u');
-    expect(electLeaders(image, 3)).toEqual([]);
+    expect(electLeaders(image, 3, DIRECTORY)).toEqual([]);
     const partition = image.topicsByName.get('u')?.partitions.get(1);
     Object.assign(partition ?? {}, { leader: -1, isr: [], eligibleLeaderReplicas: [3], leaderEpoch: 5 });
-    const records = electLeaders(image, 3);
+    const records = electLeaders(image, 3, DIRECTORY);
     expect(records).toHaveLength(1);
     apply(image, records);
     expect(image.topicsByName.get('u')?.partitions.get(1)).toMatchObject({
@@ -242,5 +242,18 @@ describe('electLeaders', () => {
       eligibleLeaderReplicas: [],
       leaderEpoch: 6,
     });
+  });
+
+  it('puts the directory right, and leaves one that Kafka is to assign', () => {
+    const image = imageWith('t');
+    const [first, second] = [...(image.topicsByName.get('t')?.partitions.values() ?? [])];
+    Object.assign(first ?? {}, { directories: ['1pyeWnivRtGJ4m5IhFcV3g'] });
+    Object.assign(second ?? {}, { directories: [NO_ID] });
+    const records = electLeaders(image, 3, DIRECTORY);
+    expect(records).toHaveLength(1);
+    apply(image, records);
+    expect(first).toMatchObject({ directories: [DIRECTORY], leader: 3, leaderEpoch: 0 });
+    image.features.set('metadata.version', 16);
+    expect(electLeaders(image, 3, NO_ID)).toEqual([]);
   });
 });

@@ -139,6 +139,7 @@ describe('replay of partitions', () => {
   it('refuses what does not fit', () => {
     expect(() => imageOf(partition())).toThrow(/does not exist/);
     expect(() => imageOf(topic('t'), topic('t', randomUuid()))).toThrow(/twice/);
+    expect(() => imageOf(topic('../t'))).toThrow(/may hold only/);
     expect(() => imageOf(topic('t'), change({}))).toThrow(/t-0 changes and does not exist/);
   });
 });
