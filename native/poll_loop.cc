@@ -24,6 +24,9 @@ constexpr int kPollEvents = 512;
 // its requests are answered, which held reads make impossible unless the owner sends by itself.
 constexpr int64_t kOverflowBytes = 64 << 20;
 
+// For a short range sendfile saves less than its own system calls cost.
+constexpr int64_t kCopyBytes = 16 * 1024;
+
 uint64_t listener_token(int listener, int socket) {
   return kListenerBit | (static_cast<uint64_t>(listener) << 32) | static_cast<uint32_t>(socket);
 }
@@ -266,14 +269,15 @@ void PollLoop::add(int listener, int fd, const SocketAddress& remote) {
   connection.listener = listener;
   connection.remote = remote;
   connection.active_ms = now_ms_;
+  bool copy = options_.fetch_path == FetchPath::kCopy;
   if (options_.fetch_path == FetchPath::kAuto) {
     SocketAddress local{};
     socklen_t length = sizeof(local);
     ::getsockname(fd, &local.any, &length);
-    connection.copy = same_machine(local, remote);
-  } else {
-    connection.copy = options_.fetch_path == FetchPath::kCopy;
+    copy = same_machine(local, remote);
+    connection.copy_up_to = kCopyBytes;
   }
+  if (copy) connection.copy_up_to = INT64_MAX;
   connection.interest = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = static_cast<uint64_t>(connection.id)}};
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -367,7 +371,7 @@ void PollLoop::flush() {
 
 void PollLoop::flush(Connection& connection) {
   const int64_t before = connection.queue.bytes();
-  const SendOutcome outcome = connection.queue.flush(sending_, connection.fd, connection.copy);
+  const SendOutcome outcome = connection.queue.flush(sending_, connection.fd, connection.copy_up_to);
   if (connection.queue.bytes() != before) connection.active_ms = monotonic_ms();
   switch (outcome) {
     case SendOutcome::kReset:

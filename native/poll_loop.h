@@ -153,8 +153,8 @@ class PollLoop {
     bool ready = false;      // is in ready_
     bool dirty = false;      // is in dirty_
     bool backlog = false;    // carry holds whole frames that no tick has taken yet
-    bool copy = false;
     CloseReason reason = CloseReason::kLocal;  // when drained
+    int64_t copy_up_to = 0;  // longer ranges go by sendfile
     int64_t active_ms = 0;
     SocketAddress remote{};
     std::vector<uint8_t> head;  // a short piece of a frame, received in front of the next bytes in the slab

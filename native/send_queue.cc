@@ -78,7 +78,7 @@ void SendQueue::append(SendContext& context, std::shared_ptr<File> file, int64_t
   items_.push_back(std::move(item));
 }
 
-SendOutcome SendQueue::flush(SendContext& context, int socket, bool copy) {
+SendOutcome SendQueue::flush(SendContext& context, int socket, int64_t copy_up_to) {
   size_t sent = 0;
   while (!empty()) {
     if (sent >= kTickBytes) return SendOutcome::kBudget;
@@ -86,9 +86,10 @@ SendOutcome SendQueue::flush(SendContext& context, int socket, bool copy) {
       if (!reading_->finished) return SendOutcome::kCold;
       if (!insert_read()) return SendOutcome::kFailed;
     }
-    const bool range = items_[head_].data == nullptr;
-    const SendOutcome outcome =
-        range && !copy ? send_range(context, socket, &sent) : send_gathered(context, socket, copy, &sent);
+    const Item& first = items_[head_];
+    const SendOutcome outcome = first.data == nullptr && first.length > copy_up_to
+                                    ? send_range(context, socket, &sent)
+                                    : send_gathered(context, socket, copy_up_to, &sent);
     if (outcome != SendOutcome::kEmpty) return outcome;
   }
   return SendOutcome::kEmpty;
@@ -116,7 +117,7 @@ SendOutcome SendQueue::send_range(SendContext& context, int socket, size_t* sent
 }
 
 // One sendmsg for all that is at the front and in memory, or comes there through the scratch.
-SendOutcome SendQueue::send_gathered(SendContext& context, int socket, bool copy, size_t* sent) {
+SendOutcome SendQueue::send_gathered(SendContext& context, int socket, int64_t copy_up_to, size_t* sent) {
   constexpr size_t kParts = 64;
   iovec parts[kParts];
   size_t count = 0;
@@ -130,7 +131,7 @@ SendOutcome SendQueue::send_gathered(SendContext& context, int socket, bool copy
       gathered += item.end - item.begin;
       continue;
     }
-    if (!copy) {
+    if (item.length > copy_up_to) {
       // The range follows at once: its first bytes may share a packet with these.
       more = true;
       break;

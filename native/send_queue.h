@@ -78,8 +78,8 @@ class SendQueue {
   void append(SendContext& context, const uint8_t* bytes, size_t length);
   void append(SendContext& context, std::shared_ptr<File> file, int64_t position, int64_t length);
 
-  // Sends up to a tick's share; `copy` chooses the path of file ranges.
-  SendOutcome flush(SendContext& context, int socket, bool copy);
+  // Sends up to a tick's share. Of a range, what is left goes by sendfile when it is longer than copy_up_to bytes.
+  SendOutcome flush(SendContext& context, int socket, int64_t copy_up_to);
   // The read that must be run before flush() goes on; null when it runs already.
   std::shared_ptr<ReadAhead> take_read_ahead();
 
@@ -100,7 +100,7 @@ class SendQueue {
   };
 
   SendOutcome send_range(SendContext& context, int socket, size_t* sent);
-  SendOutcome send_gathered(SendContext& context, int socket, bool copy, size_t* sent);
+  SendOutcome send_gathered(SendContext& context, int socket, int64_t copy_up_to, size_t* sent);
   void start_read(const Item& item);
   bool insert_read();
   void release(SendContext& context, Item& item);

@@ -1,0 +1,154 @@
+/** What the benchmarks share: C programs to measure against, and ratios of rounds that take turns. */
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { cpus, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+export interface Ratio {
+  readonly min: number;
+  readonly median: number;
+  readonly max: number;
+}
+
+export interface Measurement {
+  readonly perSecond: number;
+  readonly perCpuSecond?: number;
+}
+
+export interface Comparison {
+  readonly name: string;
+  /** Per second, the median of the rounds. */
+  readonly ours: number;
+  readonly theirs: number;
+  readonly unit: string;
+  /** ours / theirs of each round. */
+  readonly ratio: Ratio;
+  /** The same of what a second of the server's processor does: steadier where the machine has other work too. */
+  readonly cpuRatio?: Ratio;
+  /** The ratio that the project wants; undefined where there is none. */
+  readonly expected?: number;
+}
+
+export interface Scale {
+  readonly rounds: number;
+  /** Of one measurement. */
+  readonly seconds: number;
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+}
+
+function ratioOf(values: readonly number[]): Ratio {
+  return { min: Math.min(...values), median: median(values), max: Math.max(...values) };
+}
+
+/** Measures both in turns, so that whatever else the machine does strikes both; the order changes with each round. */
+export async function compare(
+  name: string,
+  unit: string,
+  rounds: number,
+  ours: () => Promise<Measurement>,
+  theirs: () => Promise<Measurement>,
+  expected?: number,
+): Promise<Comparison> {
+  const results: { ours: Measurement; theirs: Measurement }[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const oursFirst = round % 2 === 0;
+    const first = await (oursFirst ? ours() : theirs());
+    const second = await (oursFirst ? theirs() : ours());
+    results.push(oursFirst ? { ours: first, theirs: second } : { ours: second, theirs: first });
+  }
+  const cpu = results.flatMap(({ ours: a, theirs: b }) =>
+    a.perCpuSecond === undefined || b.perCpuSecond === undefined ? [] : [a.perCpuSecond / b.perCpuSecond],
+  );
+  return {
+    name,
+    unit,
+    ours: median(results.map((r) => r.ours.perSecond)),
+    theirs: median(results.map((r) => r.theirs.perSecond)),
+    ratio: ratioOf(results.map((r) => r.ours.perSecond / r.theirs.perSecond)),
+    ...(cpu.length > 0 ? { cpuRatio: ratioOf(cpu) } : {}),
+    ...(expected === undefined ? {} : { expected }),
+  };
+}
+
+export function line(result: Comparison): string {
+  const show = ({ min, median: middle, max }: Ratio) =>
+    `${middle.toFixed(2)}x [${min.toFixed(2)} .. ${max.toFixed(2)}]`;
+  const number = (n: number) => (n >= 100 ? Math.round(n).toLocaleString('en') : n.toFixed(2));
+  const wanted = result.expected === undefined ? '' : `, expected ${result.expected}`;
+  const cpu = result.cpuRatio === undefined ? '' : `, per CPU second ${show(result.cpuRatio)}`;
+  const absolute = `${number(result.ours)} against ${number(result.theirs)} ${result.unit}`;
+  return `${result.name}: ${show(result.ratio)}${wanted}${cpu} (${absolute})`;
+}
+
+/** Compiles bench/native/NAME.c once per content; its path. */
+export function compile(name: string): string {
+  const source = fileURLToPath(new URL(`native/${name}.c`, import.meta.url));
+  const hash = createHash('sha256').update(readFileSync(source)).digest('hex').slice(0, 16);
+  const dir = join(tmpdir(), 'broadsheet-bench');
+  const out = join(dir, `${name}-${hash}`);
+  if (!existsSync(out)) {
+    mkdirSync(dir, { recursive: true });
+    execFileSync(process.env.CC ?? 'cc', ['-O2', '-Wall', '-o', out, source], { stdio: 'inherit' });
+  }
+  return out;
+}
+
+/** With two processors or more, servers run on the first and clients on the second. */
+const pinned = cpus().length > 1 && spawnSync('taskset', ['--version']).status === 0;
+
+export function pinServer(pid = process.pid): void {
+  if (pinned) spawnSync('taskset', ['-cp', '0', String(pid)]);
+}
+
+export function spawnPinned(role: 'server' | 'client', program: string, args: string[]): ChildProcess {
+  const own = pinned ? ['-c', role === 'server' ? '0' : '1', program, ...args] : args;
+  return spawn(pinned ? 'taskset' : program, own, { stdio: ['ignore', 'pipe', 'inherit'] });
+}
+
+export async function firstLine(child: ChildProcess): Promise<string> {
+  const lines = createInterface({ input: child.stdout! });
+  const [text] = (await once(lines, 'line')) as [string];
+  return text;
+}
+
+export interface Load {
+  readonly port: number;
+  /** Its process; this one by default. */
+  readonly server?: number;
+  readonly connections: number;
+  readonly depth: number;
+  readonly requestBytes: number;
+  readonly answerBytes: number;
+  readonly seconds: number;
+}
+
+/** Processor seconds of a process's main thread. */
+function cpuSeconds(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e9;
+}
+
+/** Answers per second that bench/native/client.c gets. */
+export async function load(of: Load): Promise<Measurement> {
+  const args = [of.port, of.connections, of.depth, of.requestBytes, of.answerBytes, of.seconds].map(String);
+  const program = compile('client');
+  const pid = of.server ?? process.pid;
+  const before = cpuSeconds(pid);
+  const child = spawnPinned('client', program, args);
+  const ended = once(child, 'exit') as Promise<[number | null]>;
+  const text = await Promise.race([
+    firstLine(child),
+    ended.then(([code]) => Promise.reject(new Error(`the client ended with ${code}`))),
+  ]);
+  const cpu = cpuSeconds(pid) - before;
+  await ended;
+  const [answers, seconds] = text.split(' ').map(Number) as [number, number];
+  return { perSecond: answers / seconds, perCpuSecond: answers / cpu };
+}

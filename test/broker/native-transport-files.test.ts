@@ -1,0 +1,174 @@
+/** File ranges: both paths, mixed with bytes, cold, deleted, cut short. */
+import { mkdtempSync, rmSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { nativeTransport } from '../../src/broker/native-transport.ts';
+import type { Transport } from '../../src/broker/transport.ts';
+import type { Part } from '../../src/protocol/part.ts';
+import { chill, closeSegment, openSegment } from '../support/native-files.ts';
+import { frame, open, Recorder, read, readToEnd, until } from '../support/sockets.ts';
+
+const SIZE = 8 << 20;
+
+let dir: string;
+let path: string;
+let segment: number;
+let transport: Transport;
+let handler: Recorder;
+let socket: Socket;
+
+function bytes(size: number, seed: number): Buffer {
+  const out = Buffer.allocUnsafe(size);
+  for (let i = 0; i + 4 <= size; i += 4) {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    out.writeUInt32LE(seed, i);
+  }
+  return out;
+}
+
+const content = bytes(SIZE, 1);
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'broadsheet-files-'));
+  path = join(dir, '00000000000000000000.log');
+  writeFileSync(path, content);
+  segment = openSegment(path);
+});
+afterEach(async () => {
+  socket.destroy();
+  await transport.close(0);
+  closeSegment(segment);
+  rmSync(dir, { recursive: true });
+});
+
+async function begin(fetchPath: 'sendfile' | 'copy' | 'auto', maxQueuedBytes = 64 << 20): Promise<void> {
+  transport = nativeTransport({
+    maxFrameBytes: 1 << 20,
+    maxQueuedBytes,
+    fetchPath,
+    sendBufferBytes: -1,
+    receiveBufferBytes: -1,
+  });
+  handler = new Recorder();
+  handler.transport = transport;
+  const { port } = transport.listen('127.0.0.1', 0);
+  transport.start(handler);
+  socket = await open(port);
+}
+
+describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) => {
+  it('arrive as they are, between bytes, in order', async () => {
+    await begin(fetchPath);
+    const parts: Part[] = [];
+    const expected: Buffer[] = [];
+    let seed = 7;
+    for (let i = 0; i < 200; i++) {
+      seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff;
+      const length = 1 + (seed % [3, 500, 70_000, 400_000][i % 4]!);
+      const position = seed % (SIZE - length);
+      if (seed & 64) {
+        parts.push({ segment, position, length });
+        expected.push(content.subarray(position, position + length));
+      } else {
+        const own = bytes(length, seed);
+        parts.push(own);
+        expected.push(own);
+      }
+    }
+    handler.answer = () => parts;
+    const whole = Buffer.concat(expected);
+    const answer = read(socket, 2 * whole.length);
+    socket.write(Buffer.concat([frame('1'), frame('2')]));
+    expect((await answer).equals(Buffer.concat([whole, whole]))).toBe(true);
+    const stats = transport.stats();
+    expect(stats.bytesQueued).toBe(0);
+    expect(stats.bytesSent).toBe(2 * whole.length);
+    expect(fetchPath === 'copy' ? stats.bytesBySendfile : stats.bytesByCopy).toBe(0);
+    expect(fetchPath === 'copy' ? stats.bytesByCopy : stats.bytesBySendfile).toBeGreaterThan(1 << 20);
+  });
+
+  it('are read ahead when cold', async () => {
+    await begin(fetchPath);
+    handler.answer = () => [Buffer.from('head'), { segment, position: 1_000_001, length: 5_000_000 }];
+    chill(path);
+    const answer = read(socket, 5_000_004);
+    socket.write(frame('x'));
+    expect((await answer).subarray(4).equals(content.subarray(1_000_001, 6_000_001))).toBe(true);
+  });
+
+  it('of a deleted file are sent, also once the log has closed it', async () => {
+    await begin(fetchPath);
+    handler.answer = () => {
+      handler.transport!.send(handler.frames.at(-1)!.connection, [{ segment, position: 0, length: SIZE }]);
+      unlinkSync(path);
+      closeSegment(segment);
+      return undefined;
+    };
+    const answer = read(socket, SIZE);
+    socket.write(frame('x'));
+    expect((await answer).equals(content)).toBe(true);
+  });
+
+  it.each([0, 1_000_000])(
+    'close the connection when the file was cut to %i bytes underneath',
+    async (left) => {
+      await begin(fetchPath);
+      handler.answer = () => [{ segment, position: 0, length: SIZE }];
+      truncateSync(path, left);
+      const answer = readToEnd(socket);
+      socket.write(frame('x'));
+      expect((await answer).length).toBeLessThanOrEqual(left);
+      await until(() => handler.closed.length === 1);
+      expect(handler.closed[0]!.reason).toBe('error');
+      expect(transport.stats().bytesQueued).toBe(0);
+    },
+  );
+
+  it('cost little while a peer does not read, and its reads stop', async () => {
+    await begin(fetchPath, 16 << 20);
+    handler.answer = () => [{ segment, position: 0, length: SIZE }];
+    socket.pause();
+    const before = process.memoryUsage().rss;
+    for (let i = 0; i < 12; i++) {
+      socket.write(frame('x'));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await until(() => transport.stats().bytesQueued > 16 << 20);
+    const { frames } = handler;
+    const rss = process.memoryUsage().rss - before;
+    expect(rss).toBeLessThan(32 << 20);
+    const answer = read(socket, 12 * SIZE);
+    expect((await answer).length).toBe(12 * SIZE);
+    expect(frames).toHaveLength(12);
+  });
+
+  it('survive a peer that goes away in the midst', async () => {
+    await begin(fetchPath);
+    handler.answer = () => [{ segment, position: 0, length: SIZE }];
+    socket.pause();
+    socket.write(Buffer.concat([frame('x'), frame('y')]));
+    await until(() => handler.frames.length === 2);
+    socket.resetAndDestroy();
+    await until(() => handler.closed.length === 1);
+    expect(handler.closed[0]!.reason).toBe('reset');
+  });
+});
+
+it('auto copies on loopback', async () => {
+  await begin('auto');
+  handler.answer = () => [{ segment, position: 0, length: 1000 }];
+  socket.write(frame('x'));
+  await read(socket, 1000);
+  expect(transport.stats()).toMatchObject({ bytesByCopy: 1000, bytesBySendfile: 0 });
+});
+
+it('closes a connection whose range names no open file', async () => {
+  await begin('auto');
+  handler.answer = () => [{ segment: 999_999, position: 0, length: 10 }];
+  socket.write(frame('x'));
+  await readToEnd(socket);
+  await until(() => handler.closed.length === 1);
+  expect(handler.closed[0]!.reason).toBe('error');
+});
