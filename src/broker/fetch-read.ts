@@ -132,7 +132,7 @@ export function readTargets(
       }
       if (read.kind === 'cold') {
         if (first || limit > 0) cold.push(coldRange(target, partition, limit, limits.isolation));
-      } else if (read.kind === 'range') records = read.range;
+      } else if (read.kind === 'range') records = { ...read.range };
     } else if (diverging === 'unknown') {
       results.push(failed(target, KafkaError.OFFSET_OUT_OF_RANGE));
       urgent = true;

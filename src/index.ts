@@ -1,0 +1,95 @@
+/** The embedding API: a broker inside a Node process. */
+import { resolve } from 'node:path';
+import { BrokerInstance } from './broker/broker.ts';
+import { nativeTransport } from './broker/native-transport.ts';
+import { BrokerConfig } from './config/broker-config.ts';
+import { NativeEngine } from './log/native-engine.ts';
+import { systemClock } from './runtime/clock.ts';
+import { BroadsheetError } from './runtime/errors.ts';
+import { type Logger, silentLogger } from './runtime/logging.ts';
+
+export { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
+export { createLogger, type Logger, type LogLevel } from './runtime/logging.ts';
+
+export interface CreateBrokerOptions {
+  /** Directory of the data; made if it is missing. Default: log.dirs of `config`, else ./data. */
+  readonly dataDir?: string;
+  /** Port of the one listener; 0 takes a free one. Default: listeners of `config`, else 9092. */
+  readonly port?: number;
+  /** Address that the one listener binds. Default: every address. */
+  readonly host?: string;
+  /** Kafka's broker configuration, by Kafka's keys. */
+  readonly config?: Readonly<Record<string, string>>;
+  /** pino or anything of its shape. Default: none. */
+  readonly logger?: Logger;
+}
+
+export interface Broker {
+  /** `host:port` of every listener as reached from this machine, separated by commas. */
+  readonly bootstrapServers: string;
+  /** Absolute path. */
+  readonly dataDir: string;
+  readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  /** Stops cleanly and leaves no handle, descriptor or thread behind. Idempotent. */
+  close(): Promise<void>;
+}
+
+function addressOf(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+function configOf(options: CreateBrokerOptions): BrokerConfig {
+  const texts = new Map(Object.entries(options.config ?? {}));
+  const { port, host, dataDir } = options;
+  if (dataDir !== undefined) {
+    texts.delete('log.dir');
+    texts.set('log.dirs', dataDir);
+  }
+  if (port === undefined && host === undefined) return new BrokerConfig(texts);
+  if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65535)) {
+    throw new BroadsheetError('INVALID_CONFIG', `port ${port} is no number from 0 to 65535`);
+  }
+  const [first, ...others] = new BrokerConfig(texts).listeners;
+  if (others.length > 0) {
+    throw new BroadsheetError(
+      'INVALID_CONFIG',
+      'port and host are for a single listener, and listeners names several',
+    );
+  }
+  const { name, host: oldHost, port: oldPort } = first ?? { name: 'PLAINTEXT', host: '', port: 9092 };
+  texts.set('listeners', `${name}://${addressOf(host ?? oldHost, port ?? oldPort)}`);
+  return new BrokerConfig(texts);
+}
+
+/**
+ * Starts a broker and resolves once it accepts connections. Any number of them run in one process, each with a directory
+ * of its own. Rejects with a BroadsheetError: LOCKED (another broker has the directory; the text names its pid),
+ * ADDRESS_IN_USE, INVALID_CONFIG, CORRUPT, IO, ADDON_UNAVAILABLE.
+ */
+export async function createBroker(options: CreateBrokerOptions = {}): Promise<Broker> {
+  const log = options.logger ?? silentLogger;
+  const config = configOf(options);
+  for (const warning of config.warnings) log.warn({}, warning);
+  const engine = new NativeEngine();
+  const transport = nativeTransport({
+    maxFrameBytes: config.number('socket.request.max.bytes'),
+    maxQueuedBytes: config.number('connection.max.queued.bytes'),
+    fetchPath: config.string('fetch.path') as 'auto' | 'sendfile' | 'copy',
+    sendBufferBytes: config.number('socket.send.buffer.bytes'),
+    receiveBufferBytes: config.number('socket.receive.buffer.bytes'),
+  });
+  const instance = await BrokerInstance.start({
+    dataDir: resolve(config.dataDir),
+    config,
+    engine,
+    transport,
+    clock: systemClock,
+    log,
+  });
+  return {
+    bootstrapServers: instance.endpoints.map(({ host, port }) => addressOf(host, port)).join(','),
+    dataDir: instance.dataDir,
+    listeners: instance.endpoints,
+    close: () => instance.close(),
+  };
+}

@@ -1,0 +1,85 @@
+import { describe, expect, it } from 'vitest';
+import { Tick } from '../../src/broker/tick.ts';
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+describe('the end of a tick', () => {
+  it('runs its steps again until none has anything to do', () => {
+    let work = 3;
+    const calls: string[] = [];
+    const tick = new Tick(
+      [
+        () => {
+          calls.push('commit');
+          return false;
+        },
+        () => {
+          calls.push('wake');
+          return work-- > 0;
+        },
+      ],
+      () => calls.push('flush'),
+      () => {},
+    );
+    tick.end();
+    expect(calls).toEqual(['commit', 'wake', 'commit', 'wake', 'commit', 'wake', 'commit', 'wake']);
+  });
+
+  it('follows many requests once, and then sends', async () => {
+    const calls: string[] = [];
+    const tick = new Tick(
+      [() => (calls.push('step'), false)],
+      () => calls.push('flush'),
+      () => {},
+    );
+    tick.request();
+    tick.request();
+    await turn();
+    await turn();
+    expect(calls).toEqual(['step', 'flush']);
+    tick.request();
+    tick.end();
+    await turn();
+    expect(calls).toEqual(['step', 'flush', 'step']);
+  });
+
+  it('reports a step that throws and runs the others', () => {
+    const errors: unknown[] = [];
+    let ran = false;
+    const tick = new Tick(
+      [
+        () => {
+          throw new Error('broken');
+        },
+        () => {
+          ran = true;
+          return false;
+        },
+      ],
+      () => {},
+      (error) => errors.push(error),
+    );
+    tick.end();
+    expect([String(errors[0]), ran]).toEqual(['Error: broken', true]);
+  });
+
+  it('does nothing any more once closed', async () => {
+    let steps = 0;
+    const tick = new Tick(
+      [
+        () => {
+          steps++;
+          return false;
+        },
+      ],
+      () => {},
+      () => {},
+    );
+    tick.request();
+    tick.close();
+    tick.request();
+    tick.end();
+    await turn();
+    expect(steps).toBe(0);
+  });
+});
