@@ -4,7 +4,6 @@ import type { Clock } from '../runtime/clock.ts';
 import type { DelayedFetch, DelayedFetches, WakeReason } from './delayed-fetch.ts';
 import { type FetchLimits, type FetchTarget, type Reading, readTargets } from './fetch-read.ts';
 import type { Request } from './request.ts';
-import { hasTransactionalData } from './transactional-data.ts';
 
 /** How often what is cold is warmed in place before it is copied instead: pages may be lost again in between. */
 const WARMINGS = 3;
@@ -65,12 +64,16 @@ export class PendingFetch {
 
   readonly #fail = (error: unknown): void => this.#request.connection.fail(this.#request, error);
 
-  /** Notes the partitions with transactional data; what is not known yet comes back as promises. */
+  /** Notes the partitions that hold transactional data, which only an Apache Kafka can have written, where this fetch
+   * reads: aborted records could not be told from committed ones. What is not known yet comes back as promises. */
   #findTransactions(): Promise<void>[] {
     const scans: Promise<void>[] = [];
-    for (const { partition } of this.#targets) {
-      if (partition === undefined) continue;
-      const found = hasTransactionalData(partition);
+    for (const { partition, fetchOffset } of this.#targets) {
+      if (partition === undefined || partition.offline !== undefined || partition.deleted) continue;
+      const { logStartOffset, lastStableOffset } = partition;
+      const from = Math.max(fetchOffset, logStartOffset);
+      if (from >= lastStableOffset) continue;
+      const found = partition.log.hasTransactionalBatches(from, lastStableOffset);
       if (found === true) this.#refused.add(partition);
       else if (found !== false) {
         scans.push(

@@ -28,7 +28,12 @@ describe('the end of a tick', () => {
   it('follows many requests once, and then sends', async () => {
     const calls: string[] = [];
     const tick = new Tick(
-      [() => (calls.push('step'), false)],
+      [
+        () => {
+          calls.push('step');
+          return false;
+        },
+      ],
       () => calls.push('flush'),
       () => {},
     );
