@@ -28,14 +28,3 @@ export function concat(chunks: readonly Uint8Array[]): Uint8Array {
   if (chunks.length === 1) return chunks[0]!;
   return Buffer.concat(chunks);
 }
-
-/** What of `chunks` a reader with a buffer of `bufferBytes` has seen when the next read fails: it fills its buffer
- * before it looks at it, so a buffer begun is lost. */
-export function seenBefore(
-  chunks: readonly Uint8Array[],
-  bufferBytes: number,
-  fault: BroadsheetError,
-): Inflated {
-  const bytes = concat([...chunks, NOTHING]);
-  return { bytes: bytes.subarray(0, bytes.length - (bytes.length % bufferBytes)), fault };
-}

@@ -5,11 +5,9 @@
  */
 import { createRequire } from 'node:module';
 import { xxhash32 } from '../xxhash32.ts';
-import { broken, concat, type Inflated, NOTHING, seenBefore, tooLarge } from './inflated.ts';
+import { broken, concat, type Inflated, NOTHING, tooLarge } from './inflated.ts';
 
 const CODEC = 'lz4';
-/** The buffer with which Kafka reads an lz4 stream. */
-const READER_BYTES = 2 * 1024;
 const MAGIC = 0x184d2204;
 /** Magic and descriptor without content size and dictionary id, then the header checksum. */
 const SHORT_HEADER_BYTES = 7;
@@ -51,7 +49,10 @@ export function inflateLz4(input: Uint8Array, limit: number, ignoreHeaderChecksu
   let produced = 0;
   let at = header.bodyStart;
   const checksumBytes = header.blockChecksums ? 4 : 0;
-  const failed = (what: string): Inflated => seenBefore(blocks, READER_BYTES, broken(CODEC, what));
+  const failed = (what: string): Inflated => ({
+    bytes: concat([...blocks, NOTHING]),
+    fault: broken(CODEC, what),
+  });
   for (;;) {
     if (input.length - at < 4) return failed('it ends early');
     const word = view.getUint32(at, true);

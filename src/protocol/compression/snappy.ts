@@ -3,14 +3,15 @@
  * raw snappy block, repeated), or one raw block without framing, which some clients send.
  */
 import { createRequire } from 'node:module';
-import { broken, concat, type Inflated, NOTHING, seenBefore, tooLarge } from './inflated.ts';
+import type { BroadsheetError } from '../../runtime/errors.ts';
+import { broken, concat, type Inflated, NOTHING, tooLarge } from './inflated.ts';
 
 const CODEC = 'snappy';
 /** The buffer with which Kafka reads a snappy stream. */
 const READER_BYTES = 2 * 1024;
 const HEADER = Buffer.from('82534e41505059000000000100000001', 'hex');
+/** What tells a framed stream from a raw block; the two versions behind it are not looked at, as in Kafka. */
 const MAGIC_BYTES = 8;
-const MINIMUM_VERSION = 1;
 const BLOCK_BYTES = 32 * 1024;
 const MAX_CHUNK_BYTES = 512 * 1024 * 1024;
 /** A copy element of 3 bytes yields at most 64: no block expands further. */
@@ -45,9 +46,6 @@ export function inflateSnappy(input: Uint8Array, limit: number): Inflated {
       : { bytes: block, fault: undefined };
   }
   const view = new DataView(input.buffer, input.byteOffset, input.length);
-  if (view.getInt32(MAGIC_BYTES) < MINIMUM_VERSION) {
-    return { bytes: NOTHING, fault: broken(CODEC, `framing version ${view.getInt32(MAGIC_BYTES)}`) };
-  }
   const chunks: Uint8Array[] = [];
   let produced = 0;
   let at = HEADER.length;
@@ -64,15 +62,22 @@ export function inflateSnappy(input: Uint8Array, limit: number): Inflated {
     at += 4;
     if (length < 0 || length > MAX_CHUNK_BYTES || length > input.length - at) {
       const what = `a chunk of ${length} bytes with ${input.length - at} left`;
-      return seenBefore(chunks, READER_BYTES, broken(CODEC, what));
+      return seenBefore(chunks, broken(CODEC, what));
     }
     const block = inflateBlock(input, at, at + length, limit - produced, limit);
-    if (typeof block === 'string') return seenBefore(chunks, READER_BYTES, broken(CODEC, block));
+    if (typeof block === 'string') return seenBefore(chunks, broken(CODEC, block));
     chunks.push(block);
     produced += block.length;
     at += length;
   }
   return { bytes: chunks.length === 0 ? NOTHING : concat(chunks), fault: undefined };
+}
+
+/** What Kafka's reader has seen of `chunks` when the next one fails: it fills its buffer before it looks at it, so a
+ * buffer begun is lost. */
+function seenBefore(chunks: readonly Uint8Array[], fault: BroadsheetError): Inflated {
+  const bytes = concat([...chunks, NOTHING]);
+  return { bytes: bytes.subarray(0, bytes.length - (bytes.length % READER_BYTES)), fault };
 }
 
 /** One raw block, or what is wrong with it. Its claim is believed only as far as its own length makes it possible. */

@@ -16,6 +16,12 @@ const SKIPPABLE_MAGIC = 0x184d2a50;
 const BLOCK_BYTES = 128 * 1024;
 /** The largest window that a decoder takes without being told to (ZSTD_WINDOWLOG_LIMIT_DEFAULT). */
 const MAX_WINDOW_BYTES = 2 ** 27;
+const BLOCK_RUN = 1;
+const BLOCK_COMPRESSED = 2;
+const BLOCK_RESERVED = 3;
+/** The descriptor byte of a window of MAX_WINDOW_BYTES. */
+const PLAIN_WINDOW = (27 - 10) << 3;
+const SHORT = 'it ends early';
 const FIRST_ROOM_BYTES = 256 * 1024;
 const LIKELY_EXPANSION = 16;
 
@@ -49,7 +55,10 @@ export function inflateZstd(input: Uint8Array, limit: number): Inflated {
   let at = 0;
   while (at < input.length) {
     const frame = readFrame(input, at);
-    if (typeof frame === 'string') return { bytes: concat([...done, NOTHING]), fault: broken(CODEC, frame) };
+    if (typeof frame === 'string') {
+      done.push(wholeBlocks(input, at, limit - produced));
+      return { bytes: concat([...done, NOTHING]), fault: broken(CODEC, frame) };
+    }
     at = frame.end;
     if (frame.bound === 0) continue;
     let bytes: Uint8Array;
@@ -77,28 +86,65 @@ function inflateFrame(frame: Uint8Array, bound: number, room: number, limit: num
   }
 }
 
+/** What the whole blocks of a frame that ends early hold, as far as `room` reaches: a stream gives them before it meets
+ * the end. */
+function wholeBlocks(input: Uint8Array, at: number, room: number): Uint8Array {
+  const header = readHeader(input, at);
+  if (typeof header === 'string') return NOTHING;
+  const { end, last, bound } = walkBlocks(input, header);
+  if (last < 0) return NOTHING;
+  // The same blocks in a frame of the plainest header, which claims nothing.
+  const plain = Buffer.from([0, 0, 0, 0, 0, PLAIN_WINDOW]);
+  plain.writeUInt32LE(MAGIC);
+  const frame = Buffer.concat([plain, input.subarray(header.end, end)]);
+  frame[plain.length + last - header.end]! |= 1;
+  try {
+    return inflateFrame(frame, bound, room, room);
+  } catch {
+    return NOTHING;
+  }
+}
+
 /** The extent of the frame at `at`, or what is wrong with it. */
 function readFrame(input: Uint8Array, at: number): Frame | string {
+  if (input.length - at < 4) return SHORT;
   const view = new DataView(input.buffer, input.byteOffset, input.length);
-  const short = 'it ends early';
-  if (input.length - at < 4) return short;
-  const magic = view.getUint32(at, true);
-  if ((magic & 0xfffffff0) >>> 0 === SKIPPABLE_MAGIC) {
-    if (input.length - at < 8) return short;
+  if ((view.getUint32(at, true) & 0xfffffff0) >>> 0 === SKIPPABLE_MAGIC) {
+    if (input.length - at < 8) return SHORT;
     const size = view.getUint32(at + 4, true);
-    if (size > input.length - at - 8) return short;
+    if (size > input.length - at - 8) return SHORT;
     return { start: at, end: at + 8 + size, bound: 0 };
   }
-  if (magic !== MAGIC) return 'no zstd frame';
+  const header = readHeader(input, at);
+  if (typeof header === 'string') return header;
+  const { end: blocksEnd, bound, fault } = walkBlocks(input, header);
+  if (fault !== undefined) return fault;
+  const end = blocksEnd + (header.checksum ? 4 : 0);
+  if (end > input.length) return SHORT;
+  if (header.contentSize > bound) return `${header.contentSize} bytes claimed, ${bound} possible`;
+  return { start: at, end, bound: header.contentSize < 0 ? bound : header.contentSize };
+}
+
+interface FrameHeader {
+  readonly end: number;
+  /** -1 if it is not stated. */
+  readonly contentSize: number;
+  readonly windowBytes: number;
+  readonly checksum: boolean;
+}
+
+function readHeader(input: Uint8Array, at: number): FrameHeader | string {
+  const view = new DataView(input.buffer, input.byteOffset, input.length);
+  if (input.length - at < 5) return SHORT;
+  if (view.getUint32(at, true) !== MAGIC) return 'no zstd frame';
   let position = at + 5;
-  if (position > input.length) return short;
   const descriptor = input[at + 4]!;
   const singleSegment = (descriptor & 0x20) !== 0;
   const contentSizeBytes = [singleSegment ? 1 : 0, 2, 4, 8][descriptor >>> 6]!;
   if ((descriptor & 0x08) !== 0) return 'a reserved bit of its header is set';
   const dictionaryBytes = [0, 1, 2, 4][descriptor & 3]!;
-  const headerEnd = position + (singleSegment ? 0 : 1) + dictionaryBytes + contentSizeBytes;
-  if (headerEnd > input.length) return short;
+  const end = position + (singleSegment ? 0 : 1) + dictionaryBytes + contentSizeBytes;
+  if (end > input.length) return SHORT;
   let windowBytes = MAX_WINDOW_BYTES;
   if (!singleSegment) {
     const base = 2 ** (10 + (input[position]! >>> 3));
@@ -114,26 +160,36 @@ function readFrame(input: Uint8Array, at: number): Frame | string {
   else if (contentSizeBytes === 2) contentSize = view.getUint16(position, true) + 256;
   else if (contentSizeBytes === 4) contentSize = view.getUint32(position, true);
   else if (contentSizeBytes === 8) contentSize = Number(view.getBigUint64(position, true));
-  position = headerEnd;
-  let bound = 0;
-  for (let last = false; !last; ) {
-    if (input.length - position < 3) return short;
-    const block = input[position]! | (input[position + 1]! << 8) | (input[position + 2]! << 16);
-    position += 3;
-    last = (block & 1) === 1;
+  return { end, contentSize, windowBytes, checksum: (descriptor & 0x04) !== 0 };
+}
+
+interface Blocks {
+  /** After the last whole block. */
+  readonly end: number;
+  /** Where the last whole block begins, -1 if there is none. */
+  readonly last: number;
+  /** More cannot come out of the whole ones. */
+  readonly bound: number;
+  /** Why there is no last block that says so. */
+  readonly fault: string | undefined;
+}
+
+function walkBlocks(input: Uint8Array, header: FrameHeader): Blocks {
+  let [at, last, bound] = [header.end, -1, 0];
+  for (;;) {
+    if (input.length - at < 3) return { end: at, last, bound, fault: SHORT };
+    const block = input[at]! | (input[at + 1]! << 8) | (input[at + 2]! << 16);
     const type = (block >>> 1) & 3;
     const size = block >>> 3;
-    if (type === 3) return 'a block of a reserved type';
-    if (type !== 2 && size > BLOCK_BYTES) return `a block of ${size} bytes`;
-    const stored = type === 1 ? 1 : size;
-    if (stored > input.length - position) return short;
-    position += stored;
-    bound += type === 2 ? Math.min(BLOCK_BYTES, windowBytes) : size;
+    if (type === BLOCK_RESERVED) return { end: at, last, bound, fault: 'a block of a reserved type' };
+    if (size > BLOCK_BYTES) return { end: at, last, bound, fault: `a block of ${size} bytes` };
+    const stored = type === BLOCK_RUN ? 1 : size;
+    if (stored > input.length - at - 3) return { end: at, last, bound, fault: SHORT };
+    last = at;
+    at += 3 + stored;
+    bound += type === BLOCK_COMPRESSED ? Math.min(BLOCK_BYTES, header.windowBytes) : size;
+    if ((block & 1) === 1) return { end: at, last, bound, fault: undefined };
   }
-  if ((descriptor & 0x04) !== 0) position += 4;
-  if (position > input.length) return short;
-  if (contentSize > bound) return `${contentSize} bytes claimed, ${bound} possible`;
-  return { start: at, end: position, bound: contentSize < 0 ? bound : contentSize };
 }
 
 /** node:zlib's own, which the type declarations of Node 20 do not know. */

@@ -94,8 +94,6 @@ export class LegacyBatch {
       if (size < MIN_MESSAGE_BYTES) throw new BroadsheetError('BATCH_CORRUPT', `a message of ${size} bytes`);
       if (size > bytes.length - at - LOG_OVERHEAD_BYTES) break;
       const message = new LegacyBatch(bytes, at);
-      if (message.magic !== this.magic) throw malformed(`magic ${message.magic} within magic ${this.magic}`);
-      if (message.compression !== 'none') throw malformed('compressed within compressed');
       inner.push(message);
       at += message.sizeInBytes;
     }
@@ -106,6 +104,7 @@ export class LegacyBatch {
     const base = this.magic === 0 ? 0 : this.offset - last.offset;
     const appended = this.timestampType === 'LogAppendTime' ? this.timestamp : undefined;
     for (const message of inner) {
+      if (message.compression !== 'none') throw malformed('compressed within compressed');
       yield new LegacyRecord(message, base + message.offset, appended ?? message.timestamp);
     }
   }

@@ -192,6 +192,7 @@ const CODES: Readonly<Record<string, readonly ErrorCode[]>> = {
   InvalidRecordException: ['BATCH_INVALID'],
   KafkaException: ['BATCH_CORRUPT'],
   SnappyError: ['BATCH_CORRUPT'],
+  IndexOutOfBoundsException: ['BATCH_INVALID'],
   IllegalArgumentException: ['BATCH_INVALID', 'BATCH_CORRUPT'],
 };
 
@@ -224,10 +225,10 @@ function corruptFault(vector: CorruptVector): string | undefined {
     ({ code, message } = error);
   }
   const { name: _name, hex: _hex, exception, ...rest } = vector;
-  // A payload that was damaged where the checksum was made to fit: when a decoder notices is its own affair, and zstd's
-  // portable one notices what its 64-bit one decodes to garbage. Being earlier is no failure.
+  // A payload that was damaged where the checksum was made to fit: when a decoder notices is its own affair, and
+  // ours for zstd and lz4 notice what those in Java decode to garbage. Being earlier is no failure.
   const earlier =
-    exception === 'InvalidRecordException' && code === 'BATCH_CORRUPT' && message.includes('zstd');
+    exception === 'InvalidRecordException' && code === 'BATCH_CORRUPT' && /zstd|lz4/.test(message);
   if (earlier && vector.stage === stage && goodRecords <= vector.goodRecords) return undefined;
   const actual = { stage: code && stage, goodBatches, goodRecords, unreadBytes: bytes.length - read };
   const expected = { stage: undefined, ...rest };
