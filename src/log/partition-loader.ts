@@ -42,9 +42,9 @@ export async function loadPartition(
     now,
   });
   try {
-    const { bytesTruncated } = log.recovery;
+    const { bytesTruncated, fault } = log.recovery;
     if (bytesTruncated > 0)
-      logger.warn({ dir, bytesTruncated }, 'cut bytes that did not check out off the end of the log');
+      logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
     const epochs = await loadEpochs(engine.files, log, options, logger);
     const snapshots = new ProducerSnapshots(engine.files, logger);
     const names = (await engine.files.list(dir)).map((entry) => entry.name);
