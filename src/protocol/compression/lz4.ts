@@ -57,9 +57,9 @@ export function inflateLz4(input: Uint8Array, limit: number, ignoreHeaderChecksu
     if (input.length - at < 4) return failed('it ends early');
     const word = view.getUint32(at, true);
     at += 4;
-    if (word === 0) break;
     const plain = word >= UNCOMPRESSED;
     const length = plain ? word - UNCOMPRESSED : word;
+    if (length === 0) break;
     if (length > header.blockBytes) return failed(`a block of ${length} bytes, ${header.blockBytes} allowed`);
     if (length + checksumBytes > input.length - at) return failed('it ends early');
     const end = at + length;
