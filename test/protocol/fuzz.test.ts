@@ -198,7 +198,11 @@ describe('mutated messages', () => {
     expect(fuzz(await targets(), Reader, 20261202, MUTATIONS)).toEqual([]);
   });
 
-  it.each([UncheckedTake, UncheckedCount, UncheckedTag])('give $name away', async (canary) => {
+  it.each([
+    ['UncheckedTake', UncheckedTake],
+    ['UncheckedCount', UncheckedCount],
+    ['UncheckedTag', UncheckedTag],
+  ])('give %s away', async (_name, canary) => {
     expect(fuzz(await targets(), canary, 20261202, 4).length).toBeGreaterThan(0);
   });
 });
