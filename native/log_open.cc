@@ -322,7 +322,9 @@ class LogOpener {
     }
     if (restart) {
       *tail = SegmentTail();
-      if (facts.log > 0 || facts.index > 0 || facts.timeindex > 0) ++report_.indexes_rebuilt;
+      // A short segment has no entries, and nothing is lost by reading it again.
+      const bool had_none = facts.index == 0 && facts.timeindex >= 0 && trusted > segment->base_offset;
+      if (facts.log > 0 && !had_none) ++report_.indexes_rebuilt;
       if (Status status = segment->offsets.truncate(0); !status.ok()) return status;
       if (Status status = segment->times.truncate(0); !status.ok()) return status;
     }

@@ -12,11 +12,6 @@ size_t LogView::part_of(int64_t offset) const {
   return after == parts.begin() ? 0 : static_cast<size_t>(after - parts.begin()) - 1;
 }
 
-bool LogView::overlaps(size_t part, int64_t from, int64_t up_to) const {
-  const int64_t end = part + 1 < parts.size() ? parts[part + 1].segment->base_offset : end_offset;
-  return parts[part].segment->base_offset < up_to && end > from;
-}
-
 template <class Visit>
 Status LogView::walk(int64_t from, int64_t up_to, Visit visit) const {
   for (size_t i = part_of(from); i < parts.size() && parts[i].segment->base_offset < up_to; ++i) {
@@ -180,8 +175,7 @@ Status LogView::scan(int64_t from, int64_t up_to, bool producers_only, std::vect
 }
 
 Status LogView::learn_transactional(int64_t from, int64_t up_to) const {
-  for (size_t i = part_of(from); i < parts.size(); ++i) {
-    if (!overlaps(i, from, up_to)) continue;
+  for (size_t i = part_of(from); i < parts.size() && parts[i].segment->base_offset < up_to; ++i) {
     if (Status status = parts[i].segment->learn_transactional(); !status.ok()) return status;
   }
   return Status::Ok();

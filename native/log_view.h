@@ -37,8 +37,6 @@ class LogView {
 
  private:
   size_t part_of(int64_t offset) const;
-  // Whether a part may hold offsets in [from, up_to).
-  bool overlaps(size_t part, int64_t from, int64_t up_to) const;
   // Calls visit(part, file, batch) from the batch that holds `from` on, until it gives false or a batch begins at
   // up_to or past it.
   template <class Visit>

@@ -60,7 +60,7 @@ Status Segment::position_below(int64_t offset, int64_t size, bool may_wait, int6
   if (status.code == Code::kCold || status.code == Code::kLimit) return status;
   if (status.ok()) {
     if (entry.position == 0) return Status::Ok();
-    if (entry.position <= size - StoredBatch::kHeaderBytes) {
+    if (entry.position > 0 && entry.position <= size - StoredBatch::kHeaderBytes) {
       std::shared_ptr<File> file;
       if (status = log.get(&file); !status.ok()) return status;
       uint8_t header[StoredBatch::kHeaderBytes];
@@ -73,7 +73,7 @@ Status Segment::position_below(int64_t offset, int64_t size, bool may_wait, int6
         *position = entry.position;
         return Status::Ok();
       }
-    } else if (active) {
+    } else if (active && entry.position > 0) {
       // A snapshot of the segment that is older than its index.
       return Status::Ok();
     }

@@ -1,5 +1,5 @@
 /** What tests of the native log share: options, batches with a right checksum, bytes of a range. */
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
@@ -23,13 +23,14 @@ export const CLEAN: OpenOptions = { ...OPTIONS, cleanShutdown: true };
 
 const folders: string[] = [];
 
-/** A new empty folder, removed when the file's tests are over. */
-export function scratch(): string {
+/** A new empty folder, removed when the file's tests are over; in memory where nothing but speed asks for it. */
+export function scratch(inMemory = false): string {
   if (folders.length === 0)
     afterAll(() => {
       for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
     });
-  const folder = mkdtempSync(join(tmpdir(), 'broadsheet-log-'));
+  const parent = inMemory && existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
+  const folder = mkdtempSync(join(parent, 'broadsheet-log-'));
   folders.push(folder);
   return folder;
 }
