@@ -73,7 +73,8 @@ export class PendingProduce implements AppendListener {
     this.#left++;
     try {
       const batch = validateProduced(bytes, start, end, partition.config, now);
-      const rejection = partition.append(bytes, start, start + batch.sizeInBytes, batch, now, this, token);
+      const [from, at] = batch.recoded === undefined ? [bytes, start] : [batch.recoded, 0];
+      const rejection = partition.append(from, at, at + batch.sizeInBytes, batch, now, this, token);
       if (rejection === undefined) return;
       outcome.errorCode = rejection.code;
       outcome.errorMessage = rejection.message;

@@ -13,6 +13,11 @@ export interface TopicConfig {
   readonly maxMessageBytes: number;
   /** Cap on what one compressed batch may unpack to, bytes. */
   readonly maxDecompressedMessageBytes: number;
+  /** The codec that batches are stored in; `producer` leaves them as they came. */
+  readonly compressionType: 'producer' | 'uncompressed' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
+  /** -1: the codec's own default. */
+  readonly compressionGzipLevel: number;
+  readonly compressionZstdLevel: number;
   readonly minInsyncReplicas: number;
   /** Records after which a flush is forced; 1 makes every acknowledgement wait for it. */
   readonly flushMessages: number;
@@ -57,6 +62,9 @@ export function topicConfig(overrides: ReadonlyMap<string, string>, broker: Brok
     indexIntervalBytes: number('index.interval.bytes'),
     maxMessageBytes: number('max.message.bytes'),
     maxDecompressedMessageBytes: number('max.decompressed.message.bytes'),
+    compressionType: value('compression.type') as TopicConfig['compressionType'],
+    compressionGzipLevel: number('compression.gzip.level'),
+    compressionZstdLevel: number('compression.zstd.level'),
     minInsyncReplicas: number('min.insync.replicas'),
     flushMessages: number('flush.messages'),
     flushMs: number('flush.ms'),

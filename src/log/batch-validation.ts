@@ -5,13 +5,22 @@
  */
 import type { TopicConfig } from '../config/topic-config.ts';
 import { type Addon, addon, type SlotName, toError } from '../native.ts';
-import { type CompressionName, compressionName, decompress } from '../protocol/compression.ts';
 import {
+  type CompressionName,
+  compress,
+  compressionId,
+  compressionName,
+  decompress,
+} from '../protocol/compression.ts';
+import {
+  ATTRIBUTE_COMPRESSION,
   ATTRIBUTE_CONTROL,
   ATTRIBUTE_LOG_APPEND_TIME,
   ATTRIBUTE_TRANSACTIONAL,
   ATTRIBUTES_AT,
   BATCH_HEADER_BYTES,
+  BATCH_LENGTH_AT,
+  LOG_OVERHEAD_BYTES,
   MAGIC_AT,
 } from '../protocol/records/batch.ts';
 import { frameBytes } from '../protocol/records/reader.ts';
@@ -24,6 +33,9 @@ export type ProduceRules = Pick<
   | 'cleanupPolicy'
   | 'maxMessageBytes'
   | 'maxDecompressedMessageBytes'
+  | 'compressionType'
+  | 'compressionGzipLevel'
+  | 'compressionZstdLevel'
   | 'messageTimestampType'
   | 'messageTimestampBeforeMaxMs'
   | 'messageTimestampAfterMaxMs'
@@ -45,12 +57,18 @@ export class RecordsRefused extends BroadsheetError {
   }
 }
 
+/** A batch that may be appended. */
+export interface ProducedBatch extends BatchInfo {
+  /** The bytes to store, where compression.type wants another codec than the producer's: they are not those handed in. */
+  readonly recoded: Uint8Array | undefined;
+}
+
 const MAGIC = 2;
 const NO_TIMESTAMP = -1;
 
 /**
  * Judges what a producer without a transactional id sent for one partition, and makes it what is to be stored: timestamp
- * type, largest timestamp and CRC are patched in place where the topic wants them otherwise. `now` is in ms since the
+ * type, largest timestamp and CRC are patched in place where the topic wants them otherwise; another codec makes new bytes. `now` is in ms since the
  * epoch. The facts returned have base offset 0 and the patched values.
  *
  * Throws BATCH_CORRUPT, BATCH_INVALID, BATCH_TOO_LARGE, TIMESTAMP_INVALID and TRANSACTION_REFUSED; RecordsRefused where
@@ -62,7 +80,7 @@ export function validateProduced(
   end: number,
   rules: ProduceRules,
   now: number,
-): BatchInfo {
+): ProducedBatch {
   const { results, slots, inspectBatch } = addon();
   const attributes = peekAttributes(bytes, start, end);
   if ((attributes & ATTRIBUTE_TRANSACTIONAL) !== 0 && holdsOneBatch(bytes, start, end)) {
@@ -85,10 +103,12 @@ export function validateProduced(
     throw new BroadsheetError('BATCH_INVALID', 'clients may not write control records');
   }
   let failed = size < 0;
+  let unpacked: Uint8Array | undefined;
   if (results[slots.walked] === 0) {
     const codec = compressionName(results[slots.compression]!);
     const baseTimestamp = results[slots.baseTimestamp]!;
     const records = unpack(codec, bytes.subarray(start + BATCH_HEADER_BYTES, start + size), rules);
+    unpacked = records;
     failed =
       addon().walkRecords(records, 0, records.length, info.recordCount, baseTimestamp, oldest, newest) < 0;
   }
@@ -96,15 +116,43 @@ export function validateProduced(
   if (flagged) checkStamp(info.maxTimestamp, stamps, rules, now);
 
   const maxTimestamp = stamps ? now : flagged ? info.maxTimestamp : results[slots.recordsMaxTimestamp]!;
+  const stamp = stamps ? ATTRIBUTE_LOG_APPEND_TIME : 0;
+  const target = targetCodec(rules.compressionType, info.attributes);
+  if (target !== (info.attributes & ATTRIBUTE_COMPRESSION)) {
+    const records = unpacked ?? bytes.subarray(start + BATCH_HEADER_BYTES, start + size);
+    const recoded = recode(bytes.subarray(start, start + BATCH_HEADER_BYTES), records, target, rules);
+    addon().patchBatch(recoded, 0, recoded.length, stamps, maxTimestamp);
+    const attributes =
+      (info.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_LOG_APPEND_TIME)) | target | stamp;
+    return { ...info, maxTimestamp, attributes, sizeInBytes: recoded.length, recoded };
+  }
   if (stamps === flagged && maxTimestamp === info.maxTimestamp) return info;
   addon().patchBatch(bytes, start, start + size, stamps, maxTimestamp);
-  return {
-    ...info,
-    maxTimestamp,
-    attributes: stamps
-      ? info.attributes | ATTRIBUTE_LOG_APPEND_TIME
-      : info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME,
-  };
+  return { ...info, maxTimestamp, attributes: (info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME) | stamp };
+}
+
+/** The id of the codec in which the topic stores a batch. */
+function targetCodec(type: ProduceRules['compressionType'], attributes: number): number {
+  if (type === 'producer') return attributes & ATTRIBUTE_COMPRESSION;
+  return compressionId(type === 'uncompressed' ? 'none' : type);
+}
+
+/** The same records in another codec; the CRC is left to be patched. Throws BATCH_TOO_LARGE. */
+function recode(header: Uint8Array, records: Uint8Array, target: number, rules: ProduceRules): Uint8Array {
+  const codec = compressionName(target);
+  const level = codec === 'gzip' ? rules.compressionGzipLevel : rules.compressionZstdLevel;
+  const batch = Buffer.concat([header, compress(codec, records, level)]);
+  if (batch.length > rules.maxMessageBytes) {
+    throw new BroadsheetError(
+      'BATCH_TOO_LARGE',
+      `the batch has ${batch.length} bytes once compressed as compression.type=${rules.compressionType} wants, more ` +
+        `than max.message.bytes=${rules.maxMessageBytes}`,
+    );
+  }
+  batch.writeInt32BE(batch.length - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
+  const attributes = batch.readInt16BE(ATTRIBUTES_AT);
+  batch.writeInt16BE((attributes & ~ATTRIBUTE_COMPRESSION) | target, ATTRIBUTES_AT);
+  return batch;
 }
 
 function unpack(codec: CompressionName, payload: Uint8Array, rules: ProduceRules): Uint8Array {
@@ -131,7 +179,7 @@ function holdsOneBatch(bytes: Uint8Array, start: number, end: number): boolean {
   return first !== undefined && frameBytes(bytes, start + first, end) === undefined;
 }
 
-function factsOf(results: Float64Array, slots: Addon['slots']): BatchInfo {
+function factsOf(results: Float64Array, slots: Addon['slots']): ProducedBatch {
   const fact = (name: SlotName): number => results[slots[name]]!;
   return {
     baseOffset: fact('baseOffset'),
@@ -144,6 +192,7 @@ function factsOf(results: Float64Array, slots: Addon['slots']): BatchInfo {
     attributes: fact('attributes'),
     leaderEpoch: fact('leaderEpoch'),
     sizeInBytes: fact('sizeInBytes'),
+    recoded: undefined,
   };
 }
 

@@ -15,6 +15,9 @@ const RULES: ProduceRules = {
   cleanupPolicy: ['delete'],
   maxMessageBytes: 1048588,
   maxDecompressedMessageBytes: 10_000_000,
+  compressionType: 'producer',
+  compressionGzipLevel: -1,
+  compressionZstdLevel: 3,
   messageTimestampType: 'CreateTime',
   messageTimestampBeforeMaxMs: Number.MAX_SAFE_INTEGER,
   messageTimestampAfterMaxMs: HOUR,
@@ -163,6 +166,41 @@ describe('a compressed batch', () => {
       expect(code).toBe('BATCH_TOO_LARGE');
       expect(message).toContain('max.decompressed.message.bytes=50000');
     }
+  });
+});
+
+describe('compression.type', () => {
+  const types = ['uncompressed', 'gzip', 'snappy', 'lz4', 'zstd'] as const;
+  const content = (bytes: Uint8Array) =>
+    [...new RecordBatch(bytes).records()].map(({ key, value }) => `${key} ${value}`);
+
+  it.each(types)('%s is what a batch of any codec is stored in', (compressionType) => {
+    const target = compressionType === 'uncompressed' ? 'none' : compressionType;
+    for (const compression of COMPRESSIONS) {
+      const bytes = batch(three(5), { compression, producerId: 9, producerEpoch: 2, baseSequence: 40 });
+      const wanted = content(bytes);
+      const { recoded, ...info } = judge(bytes, { compressionType, messageTimestampType: 'LogAppendTime' });
+      expect(recoded === undefined).toBe(compression === target);
+      const stored = new RecordBatch(recoded ?? bytes);
+      stored.ensureValid();
+      expect(content(recoded ?? bytes)).toEqual(wanted);
+      expect(stored.compression).toBe(target);
+      expect(info).toMatchObject({
+        sizeInBytes: stored.sizeInBytes,
+        attributes: stored.attributes,
+        maxTimestamp: NOW,
+        producerId: stored.producerId,
+        baseSequence: stored.baseSequence,
+      });
+      expect([stored.timestampType, stored.maxTimestamp]).toEqual(['LogAppendTime', NOW]);
+    }
+  });
+
+  it('counts for the size of the batch', () => {
+    const bytes = batch([{ timestamp: NOW, value: Buffer.alloc(5000) }], { compression: 'gzip' });
+    const { code, message } = refusal(bytes, { compressionType: 'uncompressed', maxMessageBytes: 1000 })!;
+    expect(code).toBe('BATCH_TOO_LARGE');
+    expect(message).toContain('compression.type=uncompressed');
   });
 });
 
