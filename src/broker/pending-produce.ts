@@ -27,6 +27,7 @@ export class PendingProduce implements AppendListener {
   readonly #outcomes: PartitionOutcome[] = [];
   readonly #partitions: (Partition | undefined)[] = [];
   /** Appends that have not ended, and one for the staging itself. */
+  readonly #kept: Uint8Array[] = [];
   #left = 1;
   readonly #done: (produce: PendingProduce) => void;
 
@@ -74,6 +75,8 @@ export class PendingProduce implements AppendListener {
     try {
       const batch = validateProduced(bytes, start, end, partition.config, now);
       const [from, at] = batch.recoded === undefined ? [bytes, start] : [batch.recoded, 0];
+      // The log has no more than a pointer to them until the tick's commit.
+      if (batch.recoded !== undefined) this.#kept.push(batch.recoded);
       const rejection = partition.append(from, at, at + batch.sizeInBytes, batch, now, this, token);
       if (rejection === undefined) return;
       outcome.errorCode = rejection.code;
