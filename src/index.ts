@@ -1,6 +1,7 @@
 /** The embedding API: a broker inside a Node process. */
 import { resolve } from 'node:path';
 import { BrokerInstance } from './broker/broker.ts';
+import { addressAndPort } from './broker/listeners.ts';
 import { nativeTransport } from './broker/native-transport.ts';
 import { BrokerConfig } from './config/broker-config.ts';
 import { NativeEngine } from './log/native-engine.ts';
@@ -34,10 +35,6 @@ export interface Broker {
   close(): Promise<void>;
 }
 
-function addressOf(host: string, port: number): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
 function configOf(options: CreateBrokerOptions): BrokerConfig {
   const texts = new Map(Object.entries(options.config ?? {}));
   const { port, host, dataDir } = options;
@@ -57,7 +54,7 @@ function configOf(options: CreateBrokerOptions): BrokerConfig {
     );
   }
   const { name, host: oldHost, port: oldPort } = first ?? { name: 'PLAINTEXT', host: '', port: 9092 };
-  texts.set('listeners', `${name}://${addressOf(host ?? oldHost, port ?? oldPort)}`);
+  texts.set('listeners', `${name}://${addressAndPort(host ?? oldHost, port ?? oldPort)}`);
   return new BrokerConfig(texts);
 }
 
@@ -87,7 +84,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     log,
   });
   return {
-    bootstrapServers: instance.endpoints.map(({ host, port }) => addressOf(host, port)).join(','),
+    bootstrapServers: instance.endpoints.map(({ host, port }) => addressAndPort(host, port)).join(','),
     dataDir: instance.dataDir,
     listeners: instance.endpoints,
     close: () => instance.close(),

@@ -13,6 +13,7 @@ import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { BrokerContext } from './context.ts';
 import type { HandlerRow } from './handlers/handler.ts';
+import { addressAndPort } from './listeners.ts';
 import { Request } from './request.ts';
 import type { ConnectionId, Peer, Transport } from './transport.ts';
 
@@ -56,7 +57,7 @@ export class Connection {
   }
 
   get peerName(): string {
-    return `${this.peer.remoteAddress}:${this.peer.remotePort}`;
+    return addressAndPort(this.peer.remoteAddress, this.peer.remotePort);
   }
 
   /** One whole frame without its length. */
@@ -226,7 +227,7 @@ export class Connection {
     if (!this.open) return;
     const { row, version } = request;
     if (error instanceof BroadsheetError && error.code === 'MALFORMED') {
-      this.refuse(`a ${row.name} request (version ${version}) whose body does not parse: ${error.message}`, {
+      this.refuse(`a request (${row.name} version ${version}) whose body does not parse: ${error.message}`, {
         apiKey: row.key,
         apiVersion: version,
         clientId: request.clientId,
@@ -235,7 +236,7 @@ export class Connection {
     }
     this.host.log.error(
       { peer: this.peerName, api: row.name, version, error: error instanceof Error ? error.stack : error },
-      `a ${row.name} request failed: ${error instanceof Error ? error.message : String(error)}`,
+      `${row.name} failed: ${error instanceof Error ? error.message : String(error)}`,
     );
     if (request.state !== 'running') return;
     const { failure } = row;

@@ -23,6 +23,12 @@ function plainAddress(address: string): string {
   return /^::ffff:\d+\.\d+\.\d+\.\d+$/i.test(address) ? address.slice(7) : address;
 }
 
+/** As people write it. */
+export function addressAndPort(address: string, port: number): string {
+  const plain = plainAddress(address);
+  return plain.includes(':') ? `[${plain}]:${port}` : `${plain}:${port}`;
+}
+
 const ANY_ADDRESS = new Set(['', '0.0.0.0', '::']);
 
 export class Listeners {
@@ -104,8 +110,8 @@ export class Listeners {
     const limit = this.#overrides.get(address) ?? this.#maxPerIp;
     if (count >= limit) {
       this.#log.warn(
-        { peer: `${peer.remoteAddress}:${peer.remotePort}`, limit },
-        `closing the connection of ${peer.remoteAddress}:${peer.remotePort}: ` +
+        { peer: addressAndPort(peer.remoteAddress, peer.remotePort), limit },
+        `closing the connection of ${addressAndPort(peer.remoteAddress, peer.remotePort)}: ` +
           `its address has ${count} already (max.connections.per.ip ${limit})`,
       );
       return false;

@@ -1,9 +1,13 @@
 /** One Produce from its staging to its answer: collects how the append to each partition ended. */
 import { RecordsRefused, validateProduced } from '../log/batch-validation.ts';
 import type { AppendListener, Partition } from '../log/partition.ts';
+import { compressionId } from '../protocol/compression.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { RecordError } from '../protocol/produce.ts';
+import { ATTRIBUTE_COMPRESSION, ATTRIBUTES_AT, BATCH_HEADER_BYTES } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+
+const FIRST_WITH_ZSTD = 7;
 
 interface PartitionOutcome {
   readonly index: number;
@@ -29,10 +33,12 @@ export class PendingProduce implements AppendListener {
   /** Appends that have not ended, and one for the staging itself. */
   readonly #kept: Uint8Array[] = [];
   #left = 1;
+  readonly #version: number;
   readonly #done: (produce: PendingProduce) => void;
 
   /** `done` is called once, when the last append has ended. */
-  constructor(done: (produce: PendingProduce) => void) {
+  constructor(version: number, done: (produce: PendingProduce) => void) {
+    this.#version = version;
     this.#done = done;
   }
 
@@ -71,6 +77,11 @@ export class PendingProduce implements AppendListener {
   append(partition: Partition, bytes: Uint8Array, start: number, end: number, now: number): void {
     const token = this.#add(partition.index, partition);
     const outcome = this.#outcomes[token]!;
+    if (this.#codecIsTooNew(bytes, start, end)) {
+      outcome.errorCode = KafkaError.UNSUPPORTED_COMPRESSION_TYPE;
+      outcome.errorMessage = `zstd needs Produce version ${FIRST_WITH_ZSTD}, this is ${this.#version}`;
+      return;
+    }
     this.#left++;
     try {
       const batch = validateProduced(bytes, start, end, partition.config, now);
@@ -89,6 +100,12 @@ export class PendingProduce implements AppendListener {
     }
     outcome.logStartOffset = partition.logStartOffset;
     this.#left--;
+  }
+
+  /** Whether the batch is in zstd and the request older than that: others of the client's age could not read it. */
+  #codecIsTooNew(bytes: Uint8Array, start: number, end: number): boolean {
+    if (this.#version >= FIRST_WITH_ZSTD || end - start < BATCH_HEADER_BYTES) return false;
+    return (bytes[start + ATTRIBUTES_AT + 1]! & ATTRIBUTE_COMPRESSION) === compressionId('zstd');
   }
 
   /** All partitions were handed over. */
