@@ -11,7 +11,8 @@ const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'];
 
 function port(text: string): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 65535) throw new InvalidArgumentError('a port is a number from 0 to 65535.');
+  if (!/^\d+$/.test(text) || value > 65535)
+    throw new InvalidArgumentError('a port is a number from 0 to 65535.');
   return value;
 }
 
@@ -58,7 +59,10 @@ function describe(broker: Broker): string {
 }
 
 async function start(options: StartOptions): Promise<void> {
-  const config = new Map([...(options.config === undefined ? [] : readConfig(options.config)), ...options.set]);
+  const config = new Map([
+    ...(options.config === undefined ? [] : readConfig(options.config)),
+    ...options.set,
+  ]);
   const logger = createLogger(options.logLevel);
   const broker = await createBroker({
     dataDir: options.data,
@@ -87,16 +91,27 @@ function fail(error: unknown): never {
   process.exit(1);
 }
 
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+  version: string;
+};
 const program = new Command('broadsheet').description('A Kafka broker you npm install').version(version);
 program
   .command('start')
   .description('start a broker in the foreground')
   .option('--data <dir>', 'directory for the data (default: log.dirs of the config, else ./data)')
-  .option('--port <n>', 'port to listen on (default: listeners of the config, else 9092; 0 takes a free one)', port)
+  .option(
+    '--port <n>',
+    'port to listen on (default: listeners of the config, else 9092; 0 takes a free one)',
+    port,
+  )
   .option('--host <host>', 'address to listen on (default: all)')
   .option('--config <file>', 'a server.properties file')
-  .option('--set <key=value>', 'one configuration value, wins over the file; may be repeated', setting, new Map())
+  .option(
+    '--set <key=value>',
+    'one configuration value, wins over the file; may be repeated',
+    setting,
+    new Map(),
+  )
   .option('--log-level <level>', `one of ${LOG_LEVELS.join(', ')}`, logLevel, 'info')
   .action((options: StartOptions) => start(options).catch(fail));
 program.parseAsync().catch(fail);
