@@ -30,8 +30,9 @@ export class PendingProduce implements AppendListener {
   /** By the token that append() was given. */
   readonly #outcomes: PartitionOutcome[] = [];
   readonly #partitions: (Partition | undefined)[] = [];
-  /** Appends that have not ended, and one for the staging itself. */
+  /** Bytes that are stored instead of those that came. */
   readonly #kept: Uint8Array[] = [];
+  /** Appends that have not ended, and one for the staging itself. */
   #left = 1;
   readonly #version: number;
   readonly #done: (produce: PendingProduce) => void;
