@@ -318,7 +318,7 @@ class LogOpener {
     if (Status status = segment->log.get(&file); !status.ok()) return status;
     bool restart = true;
     if (facts.index >= 0 && facts.timeindex >= 0 && trusted > segment->base_offset) {
-      restart = !begin_at_index(segment, facts, *file, trusted, tail);
+      restart = !begin_at_index(segment, facts, *file, checked, trusted, tail);
     }
     if (restart) {
       *tail = SegmentTail();
@@ -362,7 +362,7 @@ class LogOpener {
   }
 
   // Sets the tail to the last index entry that can be trusted. False when the walk has to begin at the start.
-  bool begin_at_index(Segment* segment, const SegmentFiles& facts, const File& file, int64_t trusted,
+  bool begin_at_index(Segment* segment, const SegmentFiles& facts, const File& file, bool checked, int64_t trusted,
                       SegmentTail* tail) {
     if (!segment->offsets.adopt(facts.index, facts.log, trusted).ok()) return false;
     OffsetEntry entry;
@@ -375,6 +375,12 @@ class LogOpener {
     if (!segment->times.adopt(facts.timeindex, entry.offset).ok()) return false;
     TimeEntry time;
     if (!segment->times.last(true, &time).ok()) return false;
+    if (segment->times.count() == 0) return false;
+    if (checked) {
+      // A crash may have taken the end of the time index alone: what came behind its last entry is read again.
+      if (!segment->offsets.adopt(facts.index, facts.log, time.offset + 1).ok()) return false;
+      if (!segment->offsets.last(true, &entry).ok() || segment->offsets.count() == 0) return false;
+    }
     uint8_t header[kBatchHeaderSize];
     if (entry.position > facts.log - StoredBatch::kHeaderBytes) return false;
     if (!file.pread_all(header, sizeof header, entry.position).ok()) return false;
@@ -387,11 +393,9 @@ class LogOpener {
     tail->first_timestamp = first.max_timestamp;
     tail->offset_entries = segment->offsets.count();
     tail->time_entries = segment->times.count();
-    if (time.timestamp >= 0) {
-      tail->max_timestamp = time.timestamp;
-      tail->max_timestamp_offset = time.offset;
-      tail->last_time_entry = time.timestamp;
-    }
+    tail->max_timestamp = time.timestamp;
+    tail->max_timestamp_offset = time.offset;
+    tail->last_time_entry = time.timestamp;
     return true;
   }
 

@@ -104,6 +104,15 @@ Status LogView::read_batches(int64_t offset, int64_t max_bytes, int64_t up_to, s
   return read_run();
 }
 
+// Whether an entry of the time index is true: its batch has its timestamp.
+bool LogView::holds(const Part& part, const TimeEntry& entry) {
+  if (entry.timestamp < 0) return entry.offset == part.segment->base_offset;
+  StoredBatch batch;
+  bool found = false;
+  return part.segment->locate(entry.offset, part.size, true, &batch, &found).ok() && found &&
+         batch.max_timestamp == entry.timestamp;
+}
+
 Status LogView::find_by_timestamp(int64_t target, int64_t start_offset, int64_t up_to,
                                   std::vector<uint8_t>* out) const {
   for (size_t i = part_of(start_offset); i < parts.size() && parts[i].segment->base_offset < up_to; ++i) {
@@ -114,7 +123,10 @@ Status LogView::find_by_timestamp(int64_t target, int64_t start_offset, int64_t 
     if (!found || largest.max_timestamp < target) continue;
     // All records later than the entry's timestamp lie behind its batch.
     TimeEntry entry{-1, part.segment->base_offset};
-    if (!part.segment->times.lookup(target, true, &entry).ok()) entry.offset = part.segment->base_offset;
+    if (!part.segment->times.lookup(target, true, &entry).ok() || !holds(part, entry)) {
+      part.segment->distrust_indexes();
+      entry.offset = part.segment->base_offset;
+    }
     int64_t from = std::max(start_offset, entry.offset);
     for (;;) {
       StoredBatch hit;

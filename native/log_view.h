@@ -41,6 +41,7 @@ class LogView {
   // up_to or past it.
   template <class Visit>
   Status walk(int64_t from, int64_t up_to, Visit visit) const;
+  static bool holds(const Part& part, const TimeEntry& entry);
   static Status copy(const Part& part, const StoredBatch& batch, std::vector<uint8_t>* out);
 };
 

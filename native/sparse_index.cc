@@ -315,7 +315,11 @@ Status TimeIndex::adopt(int64_t bytes, int64_t upto) {
   size_t count = 0;
   for (; count < view.count; ++count) {
     const TimeEntry entry = decode(view.at(count));
-    if (entry.offset > upto || entry.timestamp <= before.timestamp || entry.offset < before.offset) break;
+    if (entry.timestamp <= before.timestamp || entry.offset < before.offset) {
+      return Status::Of(Code::kCorrupt, entries_.file().name() + ": entry " + std::to_string(count) +
+                                            " does not come after the one before it");
+    }
+    if (entry.offset > upto) break;
     before = entry;
   }
   entries_.adopt(count);

@@ -134,7 +134,8 @@ class TimeIndex {
   Status replace(const std::vector<TimeEntry>& entries);
   Status sync();
   void release();
-  // As those of OffsetIndex; entries with an offset > upto are dropped.
+  // As those of OffsetIndex. Entries with an offset > upto are dropped; kCorrupt too when they do not ascend, since what
+  // is the largest timestamp is not known then.
   Status adopt_closed(int64_t bytes);
   Status adopt(int64_t bytes, int64_t upto);
   Status finish();
