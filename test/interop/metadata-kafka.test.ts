@@ -161,6 +161,11 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
       // Kafka's stop took the lead away and our start took it again.
       if (leaderEpoch !== undefined) expect(found?.leaderEpoch, topic).toBe(leaderEpoch + 2);
     }
+    for (const { topic, partition, endOffset } of expected.partitions) {
+      // A Kafka that starts again after a kill writes to its coordinators' topics before it can be asked.
+      if (state === 'killed' && topic.startsWith('__')) continue;
+      expect(await run.endOffset(topic, partition), `${topic}-${partition}`).toBe(endOffset);
+    }
     await run.create('added-by-us');
     const written: Written = new Map();
     await run.write(written, 'added-by-us', 'ours');

@@ -1,9 +1,9 @@
 import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { NativeEngine } from '../../src/log/native-engine.ts';
 import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
-import { DiskEngine } from '../support/disk-engine.ts';
 
 let dir: string;
 let logFile: string;
@@ -13,10 +13,13 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
+const engine = new NativeEngine();
+afterAll(() => engine.close());
+
 async function open(): Promise<ClusterMetadata> {
   return ClusterMetadata.open({
     dataDir: dir,
-    engine: new DiskEngine(),
+    engine,
     defaultPartitions: 1,
     maxPartitions: 1000,
     validateTopicConfig: () => {},

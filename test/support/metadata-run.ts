@@ -5,10 +5,10 @@ import { writeFile } from 'node:fs/promises';
 import { expect } from 'vitest';
 import { cleanShutdownText, partitionMetadataText } from '../../src/log/checkpoints.ts';
 import { LogCommitter } from '../../src/log/committer.ts';
+import { NativeEngine } from '../../src/log/native-engine.ts';
 import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
 import type { TopicState } from '../../src/metadata/image.ts';
 import { Journal } from '../../src/metadata/journal.ts';
-import { DiskEngine } from './disk-engine.ts';
 import type { KafkaPeer } from './kafka-peer.ts';
 
 const LOG_OPTIONS = {
@@ -27,7 +27,7 @@ export type Written = Map<string, string[][]>;
 /** One run of this broker's metadata on the directory, with records written by hand. */
 export class MetadataRun {
   readonly dataDir: string;
-  readonly engine = new DiskEngine();
+  readonly engine = new NativeEngine();
   metadata!: ClusterMetadata;
 
   constructor(dataDir: string) {
@@ -92,9 +92,18 @@ export class MetadataRun {
     }
   }
 
+  /** Where a partition's log ends, recovered from its start. */
+  async endOffset(topic: string, partition: number): Promise<number> {
+    const options = { ...LOG_OPTIONS, now: Date.now() };
+    const log = await this.engine.open(`${this.dataDir}/${topic}-${partition}`, options);
+    await log.close();
+    return log.logEndOffset;
+  }
+
   /** A clean stop, or one that leaves no mark. */
   async stop(clean = true): Promise<void> {
     await this.metadata.close();
+    await this.engine.close();
     const path = `${this.dataDir}/.kafka_cleanshutdown`;
     rmSync(path, { force: true });
     if (clean) await writeFile(path, cleanShutdownText(this.metadata.brokerEpoch));
