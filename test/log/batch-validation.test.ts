@@ -19,7 +19,7 @@ const RULES: ProduceRules = {
   compressionGzipLevel: -1,
   compressionZstdLevel: 3,
   messageTimestampType: 'CreateTime',
-  messageTimestampBeforeMaxMs: Number.MAX_SAFE_INTEGER,
+  messageTimestampBeforeMaxMs: 2 ** 63,
   messageTimestampAfterMaxMs: HOUR,
 };
 
