@@ -130,25 +130,17 @@ export interface Load {
   readonly seconds: number;
 }
 
-/** Processor seconds of a process's main thread. */
-function cpuSeconds(pid: number): number {
-  return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e9;
-}
-
 /** Answers per second that bench/native/client.c gets. */
 export async function load(of: Load): Promise<Measurement> {
-  const args = [of.port, of.connections, of.depth, of.requestBytes, of.answerBytes, of.seconds].map(String);
-  const program = compile('client');
-  const pid = of.server ?? process.pid;
-  const before = cpuSeconds(pid);
-  const child = spawnPinned('client', program, args);
+  const { port, connections, depth, requestBytes, answerBytes, seconds: time, server = process.pid } = of;
+  const args = [port, connections, depth, requestBytes, answerBytes, time, server].map(String);
+  const child = spawnPinned('client', compile('client'), args);
   const ended = once(child, 'exit') as Promise<[number | null]>;
   const text = await Promise.race([
     firstLine(child),
     ended.then(([code]) => Promise.reject(new Error(`the client ended with ${code}`))),
   ]);
-  const cpu = cpuSeconds(pid) - before;
   await ended;
-  const [answers, seconds] = text.split(' ').map(Number) as [number, number];
+  const [answers, seconds, cpu] = text.split(' ').map(Number) as [number, number, number];
   return { perSecond: answers / seconds, perCpuSecond: answers / cpu };
 }

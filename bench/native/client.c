@@ -1,6 +1,7 @@
 // Load for the benchmarks of transports: keeps DEPTH requests in flight on each of CONNECTIONS connections for SECONDS,
-// then prints "answers seconds". One thread, so that it takes one core.
-//   client PORT CONNECTIONS DEPTH REQUEST_BYTES ANSWER_BYTES SECONDS      (bytes of frames, length prefix included)
+// then prints "answers seconds cpu": cpu is what the main thread of process SERVER used meanwhile, in seconds. One thread,
+// so that it takes one core. Bytes are those of frames, length prefix included.
+//   client PORT CONNECTIONS DEPTH REQUEST_BYTES ANSWER_BYTES SECONDS SERVER
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,8 +28,18 @@ static double now(void) {
   return t.tv_sec + t.tv_nsec / 1e9;
 }
 
+static double cpu_of(const char *pid) {
+  char path[64];
+  unsigned long long ns = 0;
+  snprintf(path, sizeof(path), "/proc/%s/schedstat", pid);
+  FILE *file = fopen(path, "r");
+  if (file == NULL || fscanf(file, "%llu", &ns) != 1) die(path);
+  fclose(file);
+  return ns / 1e9;
+}
+
 int main(int argc, char **argv) {
-  if (argc != 7) return 2;
+  if (argc != 8) return 2;
   const int port = atoi(argv[1]), connections = atoi(argv[2]), depth = atoi(argv[3]);
   const size_t request_bytes = strtoul(argv[4], NULL, 10), answer_bytes = strtoul(argv[5], NULL, 10);
   const double seconds = atof(argv[6]);
@@ -54,6 +65,7 @@ int main(int argc, char **argv) {
   const size_t buffer_bytes = 1 << 20;
   char *buffer = malloc(buffer_bytes);
   uint64_t answers = 0;
+  const double cpu = cpu_of(argv[7]);
   const double start = now();
   double end = start;
   for (int i = 0; i < connections; ++i) {
@@ -77,6 +89,6 @@ int main(int argc, char **argv) {
       if (whole > 0 && send(sockets[which], requests, whole * request_bytes, 0) < 0) die("send");
     }
   }
-  printf("%llu %.6f\n", (unsigned long long)answers, end - start);
+  printf("%llu %.6f %.6f\n", (unsigned long long)answers, end - start, cpu_of(argv[7]) - cpu);
   return 0;
 }

@@ -3,6 +3,7 @@ import type { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { nativeTransport } from '../../src/broker/native-transport.ts';
 import type { Transport, TransportOptions } from '../../src/broker/transport.ts';
+import { scaled } from '../support/scale.ts';
 import { frame, lengthOnly, open, Recorder, read, readToEnd, unframe, until } from '../support/sockets.ts';
 
 const MAX = 100_000_000;
@@ -318,7 +319,8 @@ describe('connections', () => {
 
   it('keeps descriptors flat over many connections', async () => {
     const before = descriptors();
-    for (let round = 0; round < 100; round++) {
+    const rounds = scaled(100, 1_000);
+    for (let round = 0; round < rounds; round++) {
       await Promise.all(
         Array.from({ length: 10 }, async () => {
           const socket = await open(port);
@@ -328,7 +330,7 @@ describe('connections', () => {
         }),
       );
     }
-    await until(() => handler.closed.length === 1_000 && descriptors() <= before);
+    await until(() => handler.closed.length === rounds * 10 && descriptors() <= before);
     expect(transport.stats().connections).toBe(0);
   });
 });
