@@ -37,11 +37,7 @@ export interface Broker {
 
 function configOf(options: CreateBrokerOptions): BrokerConfig {
   const texts = new Map(Object.entries(options.config ?? {}));
-  const { port, host, dataDir } = options;
-  if (dataDir !== undefined) {
-    texts.delete('log.dir');
-    texts.set('log.dirs', dataDir);
-  }
+  const { port, host } = options;
   if (port === undefined && host === undefined) return new BrokerConfig(texts);
   if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65535)) {
     throw new BroadsheetError('INVALID_CONFIG', `port ${port} is no number from 0 to 65535`);
@@ -67,6 +63,8 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
   const log = options.logger ?? silentLogger;
   const config = configOf(options);
   for (const warning of config.warnings) log.warn({}, warning);
+  // Not by way of log.dirs, which is a list: a path may hold a comma.
+  const dataDir = resolve(options.dataDir ?? config.dataDir);
   const engine = new NativeEngine();
   const transport = nativeTransport({
     maxFrameBytes: config.number('socket.request.max.bytes'),
@@ -76,7 +74,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     receiveBufferBytes: config.number('socket.receive.buffer.bytes'),
   });
   const instance = await BrokerInstance.start({
-    dataDir: resolve(config.dataDir),
+    dataDir,
     config,
     engine,
     transport,

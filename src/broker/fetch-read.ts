@@ -1,7 +1,9 @@
 /** Reads what one fetch asks for, within its limits. */
+import type { ReadResult } from '../log/log.ts';
 import type { IsolationLevel, Partition } from '../log/partition.ts';
-import { KafkaError } from '../protocol/errors.ts';
+import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { Part } from '../protocol/part.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import { leaderEpochFault } from './leader-epoch.ts';
 
 /** One partition of a fetch. */
@@ -52,6 +54,12 @@ export interface Reading {
   readonly urgent: boolean;
   /** Not in the page cache: warm these, then read again. */
   readonly cold: ColdRange[];
+  /** Partitions that could not be read, and why. */
+  readonly broken: {
+    readonly partition: Partition;
+    readonly offset: number;
+    readonly error: BroadsheetError;
+  }[];
 }
 
 const NOWHERE = -1;
@@ -86,6 +94,25 @@ function divergence(target: FetchTarget, partition: Partition): FetchResult['div
   return end.epoch < target.lastFetchedEpoch || end.endOffset < target.fetchOffset ? end : undefined;
 }
 
+function readOne(
+  partition: Partition,
+  offset: number,
+  maxBytes: number,
+  isolation: IsolationLevel,
+): ReadResult | BroadsheetError {
+  try {
+    return partition.read(offset, maxBytes, isolation, true);
+  } catch (error) {
+    if (error instanceof BroadsheetError) return error;
+    throw error;
+  }
+}
+
+function brokenCode(target: FetchTarget, error: BroadsheetError): number {
+  if (error.code === 'CLOSED') return target.missingCode;
+  return error.code === 'CORRUPT' ? KafkaError.CORRUPT_MESSAGE : kafkaCodeOf(error);
+}
+
 function coldRange(
   target: FetchTarget,
   partition: Partition,
@@ -109,6 +136,7 @@ export function readTargets(
 ): Reading {
   const results: FetchResult[] = [];
   const cold: ColdRange[] = [];
+  const broken: Reading['broken'] = [];
   let bytes = 0;
   let urgent = false;
   for (const target of targets) {
@@ -124,7 +152,13 @@ export function readTargets(
     const limit = Math.max(0, Math.min(target.maxBytes, limits.maxBytes - bytes));
     let records: Part | undefined = diverging === undefined ? copied.get(target) : undefined;
     if (diverging === undefined && records === undefined) {
-      const read = partition.read(fetchOffset, limit, limits.isolation, true);
+      const read = readOne(partition, fetchOffset, limit, limits.isolation);
+      if (read instanceof BroadsheetError) {
+        broken.push({ partition, offset: fetchOffset, error: read });
+        results.push(failed(target, brokenCode(target, read)));
+        urgent = true;
+        continue;
+      }
       if (read.kind === 'out-of-range') {
         results.push(failed(target, KafkaError.OFFSET_OUT_OF_RANGE));
         urgent = true;
@@ -153,5 +187,5 @@ export function readTargets(
       records,
     });
   }
-  return { results, bytes, urgent, cold };
+  return { results, bytes, urgent, cold, broken };
 }

@@ -111,6 +111,7 @@ export class PendingFetch {
 
   #woken(reason: WakeReason): void {
     this.#delayed = undefined;
+    this.#copied.clear();
     if (reason !== 'data') this.#final = true;
     try {
       this.#attempt();

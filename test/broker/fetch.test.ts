@@ -171,6 +171,36 @@ describe('Fetch', () => {
     expect((await client.fetch('t', { isolationLevel: 7 })).errorCode).toBe(KafkaError.INVALID_REQUEST);
   });
 
+  it('says which partition cannot be read, and gives the others', async () => {
+    await client.createTopic('t', 2);
+    await client.produce('t', batch(['x']), { index: 0 });
+    await client.produce('t', batch(['y']), { index: 1 });
+    const log = [...broker.engine.logs].find(({ dir }) => dir === '/data/t-0')!;
+    log.read = () => {
+      throw new BroadsheetError('CORRUPT', 'nonsense at position 0');
+    };
+    const { partitions } = await client.fetch('t', { partitions: [0, 1] });
+    expect(partitions.map((partition) => partition.errorCode)).toEqual([KafkaError.CORRUPT_MESSAGE, 0]);
+    expect(broker.logger.of('error')).toEqual(['a partition cannot be read']);
+  });
+
+  it('warms what is cold before it answers, and copies what will not stay warm', async () => {
+    await client.createTopic('t');
+    await client.produce('t', batch(['x', 'y']));
+    const log = [...broker.engine.logs].find(({ dir }) => dir === '/data/t-0')!;
+    const read = log.read.bind(log);
+    let cold = 1;
+    let warmed = 0;
+    log.read = (...asked) => (cold-- > 0 ? { kind: 'cold' } : read(...asked));
+    log.warm = async () => {
+      warmed++;
+    };
+    expect((await client.fetch('t')).values).toEqual(['x', 'y']);
+    expect(warmed).toBe(1);
+    cold = Number.POSITIVE_INFINITY;
+    expect((await client.fetch('t')).values).toEqual(['x', 'y']);
+  });
+
   it('says that a partition is offline, also to a fetch that waits', async () => {
     await client.createTopic('t', 1, { 'flush.messages': '1' });
     const before = await park('t', { maxWaitMs: 60_000 });

@@ -10,7 +10,7 @@
  *
  * Errors of the whole request: FETCH_SESSION_ID_NOT_FOUND (a session that goes on), INVALID_REQUEST (an unknown isolation
  * level). Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH,
- * UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER (to replicas, of which there are none), and
+ * UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER (to replicas, of which there are none), and
  * UNSUPPORTED_VERSION for read_committed on a partition with transactional data, which this version cannot judge.
  */
 import type { Partition } from '../../log/partition.ts';
@@ -65,9 +65,16 @@ function handle(request: Request, broker: BrokerContext): void {
     minBytes: message.minBytes,
     maxWaitMs: message.maxWaitMs,
   };
-  const pending = new PendingFetch(request, targets, options, broker.fetches, broker.clock, (reading) =>
-    answer(request, topics, reading.results, readCommitted),
-  );
+  const pending = new PendingFetch(request, targets, options, broker.fetches, broker.clock, (reading) => {
+    for (const { partition, offset, error } of reading.broken) {
+      const { topic, index } = partition;
+      broker.log.error(
+        { topic, partition: index, offset, reason: error.message },
+        'a partition cannot be read',
+      );
+    }
+    answer(request, topics, reading.results, readCommitted);
+  });
   pending.start();
 }
 

@@ -54,8 +54,11 @@ function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[strin
     const missing = !broker.image.topicsByName.has(name);
     if (settled === undefined && !missing) continue;
     if (settled === undefined && !broker.topics.mayAutoCreate(name)) continue;
-    const code = broker.topics.mayAutoCreate(name) ? broker.topics.autoCreate(name) : settled;
-    waits.push(Promise.resolve(code).then((result) => [name, typeof result === 'number' ? result : 0]));
+    // What became of a change by someone else shows in the metadata.
+    const code = broker.topics.mayAutoCreate(name)
+      ? broker.topics.autoCreate(name)
+      : Promise.allSettled([settled]).then(() => KafkaError.NONE);
+    waits.push(code.then((refusal) => [name, refusal]));
   }
   return waits;
 }
