@@ -4,6 +4,7 @@
 // One cache per process, since the limits are the process's. All of it may be called on any thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -85,6 +86,7 @@ class DescriptorCache {
   // Bounds for tests; 0 chooses by the process's limits, raising its soft limit of descriptors to the hard one.
   void set_limits(size_t files, size_t mappings);
   Stats stats();
+  size_t file_limit() const { return file_limit_; }
 
  private:
   friend class CachedFile;
@@ -100,7 +102,7 @@ class DescriptorCache {
   std::list<CachedFile*> clean_;  // open files, least recently used first
   std::list<CachedFile*> dirty_;
   std::list<CachedFile*> mapped_;
-  size_t file_limit_ = 0;
+  std::atomic<size_t> file_limit_ = 0;
   size_t hard_file_limit_ = 0;
   size_t mapping_limit_ = 0;
   uint64_t forced_syncs_ = 0;

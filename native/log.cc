@@ -288,9 +288,11 @@ void Log::finish_flush(const FlushJob& job, const Status& status) {
 
 bool Log::take_writeback(std::shared_ptr<File>* file, int64_t* position, int64_t* length) {
   if (tail_.size - writeback_begins_ < kWritebackBytes) return false;
+  // Not the last page: it is still being written to.
+  const int64_t end = tail_.size & ~int64_t{4095};
   *position = writeback_begins_;
-  *length = tail_.size - writeback_begins_;
-  writeback_begins_ = tail_.size;
+  *length = end - writeback_begins_;
+  writeback_begins_ = end;
   return active().log.get(file).ok();
 }
 

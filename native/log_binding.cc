@@ -86,6 +86,8 @@ class LogTable {
     if (added) at->second = environment_.files().add(std::move(file));
     return at->second;
   }
+  // Whether the ranges of this turn hold as many descriptors as they may.
+  bool turn_is_full() const { return turn_.size() >= DescriptorCache::instance().file_limit() / 2; }
   void end_turn() {
     for (const auto& [file, handle] : turn_) environment_.files().remove(handle);
     turn_.clear();
@@ -306,6 +308,10 @@ napi_value log_read(napi_env env, napi_callback_info info) {
   if (!target) return environment.fail(closed());
   ReadResult result;
   Status status = target.open->log->read(offset, max_bytes, up_to, min_one_message, &result);
+  // Out of descriptors, or as good as: read again in a later turn, when those of this one are free.
+  if (status.code == Code::kLimit || (result.kind == ReadKind::kRange && target.table.turn_is_full())) {
+    return number(env, static_cast<double>(ReadKind::kCold));
+  }
   if (!status.ok()) return environment.fail(std::move(status));
   if (result.kind == ReadKind::kRange) {
     environment.set(Slot::kSegment, static_cast<double>(target.table.range_handle(std::move(result.file))));

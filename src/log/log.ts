@@ -67,7 +67,7 @@ export type ReadResult =
   | { readonly kind: 'range'; readonly range: FileRange }
   /** Nothing to read between offset and upTo. */
   | { readonly kind: 'empty' }
-  /** Not in the page cache: call warm(), then read again. */
+  /** Not in the page cache, or too many files were read from in this turn: call warm(), then read again. */
   | { readonly kind: 'cold' }
   | { readonly kind: 'out-of-range' };
 
