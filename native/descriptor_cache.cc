@@ -144,6 +144,11 @@ DescriptorCache::Stats DescriptorCache::stats() {
   return {clean_.size() + dirty_.size(), mapped_.size(), forced_syncs_};
 }
 
+bool DescriptorCache::crowded() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return dirty_.size() > file_limit_ / 4 * 3;
+}
+
 Status DescriptorCache::open(CachedFile* file, OpenMode mode, std::shared_ptr<File>* out) {
   {
     std::lock_guard<std::mutex> lock(mutex_);

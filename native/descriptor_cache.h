@@ -86,6 +86,8 @@ class DescriptorCache {
   // Bounds for tests; 0 chooses by the process's limits, raising its soft limit of descriptors to the hard one.
   void set_limits(size_t files, size_t mappings);
   Stats stats();
+  // Whether most of what may be open waits for a sync.
+  bool crowded();
   size_t file_limit() const { return file_limit_; }
 
  private:

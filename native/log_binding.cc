@@ -272,7 +272,9 @@ napi_value log_stage(napi_env env, napi_callback_info info) {
 // Starts what a write leaves to be done on the I/O threads.
 void after_write(Environment& environment, const Target& target) {
   target.open->publish();
-  if (target.open->log->wants_flush() && target.open->log->offline().ok()) target.table.start_flush(target.open);
+  // Many dirty files would soon have to be synced in place, one by one: their threads do it better.
+  const bool wanted = target.open->log->wants_flush() || DescriptorCache::instance().crowded();
+  if (wanted && target.open->log->offline().ok()) target.table.start_flush(target.open);
   std::shared_ptr<File> file;
   int64_t position = 0;
   int64_t length = 0;
