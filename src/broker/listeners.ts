@@ -65,7 +65,7 @@ export class Listeners {
   open(config: BrokerConfig): void {
     const advertised = new Map(config.advertisedListeners.map((l) => [l.name, l]));
     for (const listener of config.listeners) {
-      const bound = this.#transport.listen(listener.host, listener.port);
+      const bound = this.#bind(listener);
       const told = advertised.get(listener.name);
       this.#listeners.set(bound.listener, {
         config: listener,
@@ -76,6 +76,21 @@ export class Listeners {
         id: bound.listener,
         port: bound.port,
       });
+    }
+  }
+
+  #bind({ name, host, port }: ListenerConfig): { listener: number; port: number } {
+    try {
+      return this.#transport.listen(host, port);
+    } catch (error) {
+      if (!(error instanceof BroadsheetError) || error.code !== 'ADDRESS_IN_USE') throw error;
+      const where = host === '' ? 'every address' : host;
+      throw new BroadsheetError(
+        'ADDRESS_IN_USE',
+        `listener ${name} (${where}, port ${port}): another process listens there already`,
+        error.errno,
+        { cause: error },
+      );
     }
   }
 
