@@ -20,6 +20,7 @@ export default defineConfig({
           ...common,
           name: 'interop',
           include: ['test/interop/**/*.test.ts'],
+          globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,
           fileParallelism: false,
         },

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 
 export interface CommandOptions {
-  /** Bytes for its standard input; default: none. */
-  readonly input?: string | AsyncIterable<Uint8Array>;
+  /** For its standard input; default: nothing. */
+  readonly input?: string;
   readonly onOutput?: (chunk: Buffer) => void;
 }
 
