@@ -116,7 +116,10 @@ describe('createBroker', () => {
     }
   });
 
-  it('leaves no descriptor and no mapping behind over 20 lives', async () => {
+  it('leaves no descriptor, mapping or handle behind over 20 lives', async () => {
+    // Timers and immediates are the test runner's too.
+    const handles = () =>
+      process.getActiveResourcesInfo().filter((kind) => kind !== 'Timeout' && kind !== 'Immediate');
     const descriptors = () => readdirSync('/proc/self/fd').length;
     const mappings = () =>
       readFileSync('/proc/self/maps', 'utf8')
@@ -134,8 +137,10 @@ describe('createBroker', () => {
     // The first life opens what the process keeps: I/O threads, the event loop's own descriptors.
     await live(0);
     const before = descriptors();
+    const handlesBefore = handles().sort();
     for (let n = 1; n <= 20; n++) await live(n);
     expect(descriptors()).toBe(before);
+    expect(handles().sort()).toEqual(handlesBefore);
     expect(mappings()).toEqual([]);
   });
 });
