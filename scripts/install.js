@@ -24,7 +24,10 @@ function compile() {
   const prefix = dirname(dirname(process.execPath));
   const hasHeaders = existsSync(join(prefix, 'include/node/node_api.h'));
   const env = { ...(hasHeaders && { npm_config_nodedir: prefix }), ...process.env };
-  return spawnSync(process.execPath, [gyp, 'rebuild'], { cwd: root, stdio: 'inherit', env }).status ?? 1;
+  return (
+    spawnSync(process.execPath, [gyp, 'rebuild', '--jobs', 'max'], { cwd: root, stdio: 'inherit', env })
+      .status ?? 1
+  );
 }
 
 if (process.platform === 'linux' && !loads()) {

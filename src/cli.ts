@@ -16,7 +16,7 @@ function port(text: string): number {
   return value;
 }
 
-function setting(text: string, all: Map<string, string>): Map<string, string> {
+function setting(text: string, all: Map<string, string> = new Map()): Map<string, string> {
   const at = text.indexOf('=');
   if (at <= 0) throw new InvalidArgumentError('write key=value.');
   return all.set(text.slice(0, at).trim(), text.slice(at + 1));
@@ -32,7 +32,7 @@ interface StartOptions {
   port?: number;
   host?: string;
   config?: string;
-  set: Map<string, string>;
+  set?: Map<string, string>;
   logLevel: LogLevel;
 }
 
@@ -61,7 +61,7 @@ function describe(broker: Broker): string {
 async function start(options: StartOptions): Promise<void> {
   const config = new Map([
     ...(options.config === undefined ? [] : readConfig(options.config)),
-    ...options.set,
+    ...(options.set ?? []),
   ]);
   const logger = createLogger(options.logLevel);
   const broker = await createBroker({
@@ -106,12 +106,7 @@ program
   )
   .option('--host <host>', 'address to listen on (default: all)')
   .option('--config <file>', 'a server.properties file')
-  .option(
-    '--set <key=value>',
-    'one configuration value, wins over the file; may be repeated',
-    setting,
-    new Map(),
-  )
+  .option('--set <key=value>', 'one configuration value, wins over the file; may be repeated', setting)
   .option('--log-level <level>', `one of ${LOG_LEVELS.join(', ')}`, logLevel, 'info')
   .action((options: StartOptions) => start(options).catch(fail));
 program.parseAsync().catch(fail);
