@@ -128,9 +128,8 @@ export class BrokerInstance implements TransportHandler {
     await this.#makeMissing(metadata.image, logs, topics);
     this.#host = this.#connectionHost(this.#context(metadata, logs, topics));
     this.#undo.push(
-      () => topics.idle(),
       () => transport.close(DRAIN_MS),
-      () => this.#stopWaiting(),
+      () => this.#stopWaiting(topics, logs),
       () => this.#listeners.close(),
     );
     this.#closeIdleConnections();
@@ -273,11 +272,17 @@ export class BrokerInstance implements TransportHandler {
 
   // --- stopping ---
 
-  /** What was staged is written and answered; fetches that wait end without an answer. */
-  #stopWaiting(): void {
+  /** What was begun is written, flushed and answered; fetches that wait end without an answer. Nothing new is read: what
+   * a client sent and has no answer to was not looked at, so that it may send it again to the next broker. */
+  async #stopWaiting(topics: Topics, logs: LogManager): Promise<void> {
+    const { transport } = this.#parts;
+    for (const id of this.#connections.keys()) transport.setReading(id, false);
     this.#fetches.close();
     this.#tick.end();
-    this.#parts.transport.flush();
+    await topics.idle();
+    await logs.settled();
+    this.#tick.end();
+    transport.flush();
   }
 
   /** Stops cleanly: answers leave, logs are flushed, checkpoints written, and the lock is given back last. Idempotent.

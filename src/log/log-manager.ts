@@ -358,6 +358,14 @@ export class LogManager implements PartitionHost {
     return this.#settled;
   }
 
+  /** Writes what is staged and resolves when no append waits for a flush any more. */
+  async settled(): Promise<void> {
+    this.commitTick();
+    while (this.#background.size > 0 && this.partitions().some((each) => each.pendingAppends > 0)) {
+      await Promise.race(this.#background);
+    }
+  }
+
   #settle(partition: Partition, error: BroadsheetError | undefined): void {
     const waiting = partition.pendingAppends;
     const moved = partition.settle(error);

@@ -45,6 +45,8 @@ export async function loadPartition(
     const { bytesTruncated, fault } = log.recovery;
     if (bytesTruncated > 0)
       logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
+    // Where an acknowledgement means that it is on disk, that of a batch which is sent again after a crash does too.
+    if (config.flushMessages <= 1 && log.flushedOffset < log.writtenOffset) await log.flush();
     const epochs = await loadEpochs(engine.files, log, options, logger);
     const snapshots = new ProducerSnapshots(engine.files, logger);
     const names = (await engine.files.list(dir)).map((entry) => entry.name);
@@ -52,6 +54,7 @@ export async function loadPartition(
     const producers = await loadProducerState(log, snapshots, {
       now,
       expirationMs: options.producerExpirationMs,
+      recall: !cleanShutdown,
     });
     return { log, epochs, producers, snapshots };
   } catch (error) {

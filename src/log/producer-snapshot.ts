@@ -151,19 +151,26 @@ export class ProducerSnapshots {
   }
 }
 
+/** Batches before a snapshot that are looked at for those that it left out, at least. */
+const RECALLED_BATCHES = 1000;
+
 /**
- * Producer state as of the log's end: the newest snapshot, then the headers of what comes after it.
+ * Producer state as of the log's end: the newest snapshot without what expired, then the headers of what comes after it.
+ * Those stay until the next check even when their timestamps are old, as in Kafka: a producer that was cut off by a crash
+ * is about to send its last batches again. With `recall` (after an unclean stop) the batches that the snapshot left out
+ * are looked up in the log for the same reason, so that each of them is known for a duplicate.
  */
 export async function loadProducerState(
   log: Log,
   snapshots: ProducerSnapshots,
-  options: { readonly now: number; readonly expirationMs: number },
+  options: { readonly now: number; readonly expirationMs: number; readonly recall?: boolean },
 ): Promise<ProducerState> {
   const snapshot = await snapshots.newest(log.dir);
-  const state = new ProducerState(
-    snapshot?.entries.filter((entry) => !isExpired(entry, options.now, options.expirationMs)),
+  const entries = (snapshot?.entries ?? []).filter(
+    (entry) => !isExpired(entry, options.now, options.expirationMs),
   );
   const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
+  const state = new ProducerState(options.recall ? await recallBatches(log, entries, from) : entries);
   await forEachBatch(log, from, true, async (batch) => {
     if (batch.producerId < 0) return;
     const coordinatorEpoch = isMarker(batch)
@@ -171,18 +178,43 @@ export async function loadProducerState(
       : -1;
     state.replay(batch, coordinatorEpoch);
   });
-  state.expire(options.now, options.expirationMs);
   return state;
 }
 
-/** Batch headers from an offset to the log's end, a segment at a time. */
+/** The entries of a snapshot at `offset` with the batches before the one that it holds of each producer. */
+async function recallBatches(
+  log: Log,
+  entries: readonly ProducerEntry[],
+  offset: number,
+): Promise<readonly ProducerEntry[]> {
+  if (entries.every((entry) => entry.batches.length === 0)) return entries;
+  let found: BatchInfo[] = [];
+  for (let span = RECALLED_BATCHES; found.length < RECALLED_BATCHES; span *= 8) {
+    const from = Math.max(offset - span, log.logStartOffset);
+    found = [];
+    await forEachBatch(log, from, false, (batch) => void found.push(batch), offset);
+    if (from === log.logStartOffset) break;
+  }
+  const seen = new ProducerState();
+  for (const batch of found) if (!isMarker(batch)) seen.replay(batch, -1);
+  return entries.map((entry) => {
+    const recalled = seen.get(entry.producerId);
+    const last = entry.batches[0];
+    const same =
+      recalled?.epoch === entry.epoch &&
+      recalled.batches[recalled.batches.length - 1]?.lastOffset === last?.lastOffset;
+    return same ? { ...entry, batches: recalled.batches } : entry;
+  });
+}
+
+/** Batch headers from an offset to another one (default: the log's end), a segment at a time. */
 export async function forEachBatch(
   log: Log,
   from: number,
   producersOnly: boolean,
   fn: (batch: BatchInfo) => void | Promise<void>,
+  end = log.writtenOffset,
 ): Promise<void> {
-  const end = log.writtenOffset;
   const bases = log.segmentBaseOffsets();
   for (let i = 0; i < bases.length; i++) {
     const start = Math.max(from, bases[i]!);

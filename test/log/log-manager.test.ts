@@ -187,6 +187,28 @@ describe('after a kill', () => {
     expect(again.epochs.text()).toBe('0\n3\n0 0\n2 2\n3 4\n');
   });
 
+  it('knows the last five batches of a producer, though a snapshot holds but one', async () => {
+    const manager = await open();
+    const partition = await create(manager, 't');
+    for (let sequence = 0; sequence < 7; sequence++) {
+      append(manager, partition, {
+        producerId: 5,
+        producerEpoch: 0,
+        baseSequence: sequence,
+        maxTimestamp: clock.now(),
+      });
+    }
+    await manager.close(77);
+    const sequences = (each: LogManager) =>
+      each
+        .partition('t', 0)!
+        .producers.get(5)
+        ?.batches.map((batch) => batch.lastSequence);
+    expect(sequences(await open())).toEqual([6]);
+    await kill();
+    expect(sequences(await open())).toEqual([2, 3, 4, 5, 6]);
+  });
+
   it('survives corrupt files', async () => {
     const manager = await open();
     append(manager, await create(manager, 't'));

@@ -1,5 +1,14 @@
 /** The log manager over the native engine and real files. */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -151,6 +160,31 @@ describe('a directory', () => {
     expect(answers.offsets).toEqual([]);
     await manager.close(1);
     expect(answers).toEqual({ offsets: [0], failures: [] });
+  });
+
+  it('syncs what a crash left, where an acknowledgement means that it is on disk', async () => {
+    const manager = await open();
+    const answers = new Answers();
+    for (const [topic, id, flushMessages] of [
+      ['lazy', ID_A, 100],
+      ['synced', ID_B, 1],
+    ] as const) {
+      const overrides = { flushMessages };
+      append(await manager.create(topic, 0, describeTopic(`${topic}-0`, id, overrides)), answers, 0);
+    }
+    manager.commitTick();
+    // As the directory is now, a kill would leave it.
+    const first = engine;
+    const left = `${dataDir}-left`;
+    cpSync(dataDir, left, { recursive: true });
+    await manager.close(1);
+    await first.close();
+    rmSync(dataDir, { recursive: true });
+    renameSync(left, dataDir);
+    const again = await open();
+    const flushed = (topic: string) => again.partition(topic, 0)!.log.flushedOffset;
+    expect([flushed('lazy'), flushed('synced')]).toEqual([0, 1]);
+    await again.close(2);
   });
 
   it('frees a name at once when a topic is deleted', async () => {

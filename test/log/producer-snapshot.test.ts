@@ -176,14 +176,14 @@ describe('loadProducerState', () => {
     expect([...engine.files.content.keys()]).toEqual(['/d/t/00000000000000000006.snapshot']);
   });
 
-  it('forgets producers that expired', async () => {
+  it('keeps producers whose batches it read, however old, until the next check', async () => {
     const engine = new MemoryEngine();
     engine.preload('/d/t', new Map([[0, KAFKA_SEGMENT]]));
     const log = await engine.open('/d/t', openOptions);
-    const state = await loadProducerState(log, new ProducerSnapshots(engine.files, silentLogger), {
-      now: 1_800_000_000_000,
-      expirationMs: 86_400_000,
-    });
+    const options = { now: 1_800_000_000_000, expirationMs: 86_400_000 };
+    const state = await loadProducerState(log, new ProducerSnapshots(engine.files, silentLogger), options);
+    expect(state.size).toBeGreaterThan(1);
+    state.expire(options.now, options.expirationMs);
     expect([...state.entries()].map((entry) => entry.producerId)).toEqual([10]);
   });
 });
