@@ -17,7 +17,7 @@ const OPTIONS: TransportOptions = {
   sendBufferBytes: -1,
   receiveBufferBytes: -1,
 };
-const ts = fileURLToPath(new URL('../../scripts/ts.js', import.meta.url));
+const typescript = ['--import', new URL('../../scripts/typescript.js', import.meta.url).href];
 const server = fileURLToPath(new URL('../support/transport-server.ts', import.meta.url));
 
 const opened: Transport[] = [];
@@ -186,7 +186,7 @@ describe('workers', () => {
   it('run a transport, and may be terminated in the midst of it', async () => {
     const before = descriptors();
     for (let i = 0; i < 3; i++) {
-      const worker = new Worker(ts, { argv: [server] });
+      const worker = new Worker(server, { execArgv: typescript });
       const [{ port }] = (await once(worker, 'message')) as [{ port: number }];
       const socket = await open(port);
       socket.write(frame('hello'));
@@ -203,7 +203,7 @@ describe('workers', () => {
   });
 
   it('end by themselves once it is closed', async () => {
-    const worker = new Worker(ts, { argv: [server, 'close'] });
+    const worker = new Worker(server, { execArgv: typescript, argv: ['close'] });
     const [code] = (await once(worker, 'exit')) as [number];
     expect(code).toBe(0);
   });
@@ -211,12 +211,16 @@ describe('workers', () => {
 
 describe('processes', () => {
   it('end once the transport is closed, with nothing left over', () => {
-    const { status, stderr } = spawnSync(process.execPath, [ts, server, 'close'], { encoding: 'utf8' });
+    const { status, stderr } = spawnSync(process.execPath, [...typescript, server, 'close'], {
+      encoding: 'utf8',
+    });
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' });
   });
 
   it('live while it is open, and may exit in the midst of a tick', async () => {
-    const child = spawn(process.execPath, [ts, server, 'exit'], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, [...typescript, server, 'exit'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     const [text] = (await once(child.stdout, 'data')) as [Buffer];
     const socket = await open(Number(text));
     socket.write(frame('hello'));
@@ -230,7 +234,7 @@ describe('processes', () => {
 
   it('rest without descriptors: one event, no spinning, all are served later', async () => {
     const shell = `ulimit -n 64; exec "$0" "$@"`;
-    const args = ['-c', shell, process.execPath, ts, server, 'starve'];
+    const args = ['-c', shell, process.execPath, ...typescript, server, 'starve'];
     const child = spawn('bash', args, { stdio: ['ignore', 'pipe', 'inherit'] });
     let out = '';
     child.stdout.on('data', (chunk: Buffer) => {

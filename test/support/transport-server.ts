@@ -1,4 +1,4 @@
-/** An echo server for tests, run by scripts/ts.js as a process or a worker. Says its port; `close` closes it after an
+/** An echo server for tests, run as a process or a worker. Says its port; `close` closes it after an
  * answer of its own, `exit` ends the process when asked to, `starve` prints what onAcceptFailed hears. */
 import { connect } from 'node:net';
 import { parentPort } from 'node:worker_threads';
