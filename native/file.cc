@@ -312,26 +312,35 @@ Status File::map(size_t length, Mapping* out) const {
 }
 
 bool File::resident(int64_t position, int64_t length) const {
-  int64_t end = 0;
-  if (!size(&end).ok()) return false;
-  end = std::min(end, position + length);
-  if (position >= end) return true;
-
+  if (length <= 0) return true;
+  static const int64_t page = ::sysconf(_SC_PAGESIZE);
   // A read of one byte that may not wait: false when it would have to.
   const auto probe = [&](int64_t at) {
     uint8_t byte;
     size_t got;
     return read_cached(&byte, 1, at, &got).code != Code::kCold;
   };
-  static const int64_t page = ::sysconf(_SC_PAGESIZE);
-  const int64_t first = position / page;
-  const int64_t last = (end - 1) / page;
-  uint64_t cached;
-  if (calls().cached_pages(fd_, static_cast<uint64_t>(position), static_cast<uint64_t>(end - position), &cached) == 0) {
-    // Pages that are just being read count as cached. Reading ahead goes upwards, so the last one tells.
-    return cached >= static_cast<uint64_t>(last - first + 1) && probe(position) && probe(end - 1);
+  bool counted = true;
+  const auto all_cached = [&](int64_t end) {
+    uint64_t cached;
+    counted = calls().cached_pages(fd_, static_cast<uint64_t>(position), static_cast<uint64_t>(end - position), &cached) == 0;
+    return counted && cached >= static_cast<uint64_t>((end - 1) / page - position / page + 1);
+  };
+
+  int64_t end = position + length;
+  if (!all_cached(end)) {
+    // Where the file ends matters only when pages are missing.
+    int64_t bytes = 0;
+    if (!size(&bytes).ok()) return false;
+    if (position >= bytes) return true;
+    const bool cut = bytes < end;
+    end = std::min(end, bytes);
+    if (counted && !(cut && all_cached(end))) return false;
   }
-  for (int64_t at = last; at >= first; --at) {
+  // Pages that are just being read count as cached. Reading ahead goes upwards, so the last one tells.
+  if (counted) return probe(end - 1) && probe(position);
+  const int64_t first = position / page;
+  for (int64_t at = (end - 1) / page; at >= first; --at) {
     if (!probe(at == first ? position : at * page)) return false;
   }
   return true;

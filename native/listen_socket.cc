@@ -99,16 +99,6 @@ int address_port(const SocketAddress& address) {
   return ntohs(address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
-bool same_machine(const SocketAddress& local, const SocketAddress& remote) {
-  if (remote.any.sa_family == AF_INET) {
-    return (ntohl(remote.v4.sin_addr.s_addr) >> 24) == 127 || remote.v4.sin_addr.s_addr == local.v4.sin_addr.s_addr;
-  }
-  const in6_addr& address = remote.v6.sin6_addr;
-  if (IN6_IS_ADDR_LOOPBACK(&address)) return true;
-  if (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127) return true;
-  return std::memcmp(&address, &local.v6.sin6_addr, sizeof(address)) == 0;
-}
-
 Status open_listeners(const std::string& host, int port, const ListenOptions& options, std::vector<int>* sockets,
                       int* bound_port) {
   if (host.find('\0') != std::string::npos) return Status::Of(Code::kInvalidArgument, "a host name with a NUL in it");

@@ -21,8 +21,6 @@ union SocketAddress {
 // "127.0.0.1" or "::1", as inet_ntop(3) writes them.
 std::string address_text(const SocketAddress& address);
 int address_port(const SocketAddress& address);
-// Whether both ends of a connection lie on this machine: loopback, or one address on both sides.
-bool same_machine(const SocketAddress& local, const SocketAddress& remote);
 
 struct ListenOptions {
   int send_buffer_bytes = 0;     // SO_SNDBUF of accepted sockets; 0 or less: the system's own

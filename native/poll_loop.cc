@@ -24,8 +24,20 @@ constexpr int kPollEvents = 512;
 // its requests are answered, which held reads make impossible unless the owner sends by itself.
 constexpr int64_t kOverflowBytes = 64 << 20;
 
-// For a short range sendfile saves less than its own system calls cost.
-constexpr int64_t kCopyBytes = 16 * 1024;
+// For a short range sendfile saves less than its own system calls cost (docs/benchmarks/send-path.md).
+constexpr int64_t kCopyBytes = 32 * 1024;
+
+int64_t copied_up_to(FetchPath path) {
+  switch (path) {
+    case FetchPath::kAuto:
+      return kCopyBytes;
+    case FetchPath::kSendfile:
+      return 0;
+    case FetchPath::kCopy:
+      break;
+  }
+  return INT64_MAX;
+}
 
 uint64_t listener_token(int listener, int socket) {
   return kListenerBit | (static_cast<uint64_t>(listener) << 32) | static_cast<uint32_t>(socket);
@@ -40,7 +52,7 @@ int64_t monotonic_ms() {
 }  // namespace
 
 PollLoop::PollLoop(const LoopOptions& options, LoopHost& host, uint8_t* slab, EventRecord* events)
-    : options_(options), host_(host), buffers_(host), slab_(slab), events_(events) {}
+    : options_(options), copy_up_to_(copied_up_to(options.fetch_path)), host_(host), buffers_(host), slab_(slab), events_(events) {}
 
 Status PollLoop::create(const LoopOptions& options, LoopHost& host, uint8_t* slab, EventRecord* events,
                         std::unique_ptr<PollLoop>* out) {
@@ -269,15 +281,6 @@ void PollLoop::add(int listener, int fd, const SocketAddress& remote) {
   connection.listener = listener;
   connection.remote = remote;
   connection.active_ms = now_ms_;
-  bool copy = options_.fetch_path == FetchPath::kCopy;
-  if (options_.fetch_path == FetchPath::kAuto) {
-    SocketAddress local{};
-    socklen_t length = sizeof(local);
-    ::getsockname(fd, &local.any, &length);
-    copy = same_machine(local, remote);
-    connection.copy_up_to = kCopyBytes;
-  }
-  if (copy) connection.copy_up_to = INT64_MAX;
   connection.interest = EPOLLIN;
   epoll_event event{EPOLLIN, {.u64 = static_cast<uint64_t>(connection.id)}};
   if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -371,7 +374,7 @@ void PollLoop::flush() {
 
 void PollLoop::flush(Connection& connection) {
   const int64_t before = connection.queue.bytes();
-  const SendOutcome outcome = connection.queue.flush(sending_, connection.fd, connection.copy_up_to);
+  const SendOutcome outcome = connection.queue.flush(sending_, connection.fd, copy_up_to_);
   if (connection.queue.bytes() != before) connection.active_ms = monotonic_ms();
   switch (outcome) {
     case SendOutcome::kReset:

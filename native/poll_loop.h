@@ -58,6 +58,7 @@ struct EventRecord {
   double kind, connection, buffer, start, end;
 };
 
+// kAuto copies short ranges and sends long ones by sendfile.
 enum class FetchPath { kAuto, kSendfile, kCopy };
 
 struct LoopOptions {
@@ -154,7 +155,6 @@ class PollLoop {
     bool dirty = false;      // is in dirty_
     bool backlog = false;    // carry holds whole frames that no tick has taken yet
     CloseReason reason = CloseReason::kLocal;  // when drained
-    int64_t copy_up_to = 0;  // longer ranges go by sendfile
     int64_t active_ms = 0;
     SocketAddress remote{};
     std::vector<uint8_t> head;  // a short piece of a frame, received in front of the next bytes in the slab
@@ -190,6 +190,7 @@ class PollLoop {
   void flush(Connection& connection);
 
   const LoopOptions options_;
+  const int64_t copy_up_to_;  // longer ranges go by sendfile
   LoopHost& host_;
   FrameBuffers buffers_;
   int epoll_ = -1;

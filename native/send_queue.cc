@@ -80,6 +80,7 @@ void SendQueue::append(SendContext& context, std::shared_ptr<File> file, int64_t
 
 SendOutcome SendQueue::flush(SendContext& context, int socket, int64_t copy_up_to) {
   size_t sent = 0;
+  warm_ = 0;
   while (!empty()) {
     if (sent >= kTickBytes) return SendOutcome::kBudget;
     if (reading_ != nullptr) {
@@ -98,11 +99,20 @@ SendOutcome SendQueue::flush(SendContext& context, int socket, int64_t copy_up_t
 // One sendfile call for the range at the front. kEmpty: go on.
 SendOutcome SendQueue::send_range(SendContext& context, int socket, size_t* sent) {
   Item& item = items_[head_];
-  const size_t length = static_cast<size_t>(std::min<int64_t>(item.length, kSendfileBytes));
-  if (!item.file->resident(item.position, static_cast<int64_t>(length))) {
-    start_read(item);
-    return SendOutcome::kCold;
+  if (warm_ == 0) {
+    // A tick's share at once; a shorter piece only where a part of it is cold.
+    for (const size_t piece : {kTickBytes, ReadAhead::kBytes}) {
+      const int64_t length = std::min<int64_t>(item.length, static_cast<int64_t>(piece));
+      if (!item.file->resident(item.position, length)) continue;
+      warm_ = length;
+      break;
+    }
+    if (warm_ == 0) {
+      start_read(item);
+      return SendOutcome::kCold;
+    }
   }
+  const size_t length = static_cast<size_t>(warm_);
   size_t left = 0;
   bool would_block = false;
   const Status status = item.file->send_to(socket, item.position, length, &left, &would_block);
@@ -112,8 +122,10 @@ SendOutcome SendQueue::send_range(SendContext& context, int socket, size_t* sent
   }
   if (would_block) return SendOutcome::kBlocked;
   *sent += left;
+  warm_ -= static_cast<int64_t>(left);
   consume(context, left, true);
-  return SendOutcome::kEmpty;
+  // The socket is full; or the file ends here, which the next call tells.
+  return left < length ? SendOutcome::kBlocked : SendOutcome::kEmpty;
 }
 
 // One sendmsg for all that is at the front and in memory, or comes there through the scratch.

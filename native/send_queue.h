@@ -73,7 +73,6 @@ enum class SendOutcome {
 class SendQueue {
  public:
   static constexpr size_t kTickBytes = 1 << 20;
-  static constexpr size_t kSendfileBytes = 256 * 1024;
 
   void append(SendContext& context, const uint8_t* bytes, size_t length);
   void append(SendContext& context, std::shared_ptr<File> file, int64_t position, int64_t length);
@@ -113,6 +112,8 @@ class SendQueue {
   // What to read into the scratch for one sendmsg: follows what the socket takes, so that a slow peer's bytes are not
   // read again and again.
   size_t copy_quota_ = SendContext::kScratchBytes;
+  // Of the range in front, found in the page cache by this flush() and not yet sent.
+  int64_t warm_ = 0;
   std::shared_ptr<ReadAhead> reading_;
   bool read_taken_ = false;
 };

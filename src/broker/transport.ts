@@ -45,7 +45,7 @@ export interface TransportOptions {
   readonly maxFrameBytes: number;
   /** Bytes queued to one connection past which its reads stop until it drains. */
   readonly maxQueuedBytes: number;
-  /** 'auto' copies on loopback and uses sendfile(2) elsewhere. */
+  /** How ranges of files leave: 'auto' copies up to 32 KiB and uses sendfile(2) above. */
   readonly fetchPath: 'auto' | 'sendfile' | 'copy';
   /** SO_SNDBUF and SO_RCVBUF; 0 or -1 leaves them to the system, which then fits them to the traffic. */
   readonly sendBufferBytes: number;
