@@ -29,14 +29,19 @@ export interface Comparison {
   readonly ratio: Ratio;
   /** The same of what a second of the server's processor does: steadier where the machine has other work too. */
   readonly cpuRatio?: Ratio;
+  /** Per second of the server's processor, the median of the rounds. */
+  readonly oursPerCpu?: number;
+  readonly theirsPerCpu?: number;
   /** The ratio that the project wants; undefined where there is none. */
   readonly expected?: number;
 }
 
 export interface Scale {
   readonly rounds: number;
-  /** Of one measurement. */
+  /** Of one measurement of requests. */
   readonly seconds: number;
+  /** Written by one measurement of appends, and the size of the file that fetches read; a multiple of 8 MiB. */
+  readonly bytes: number;
 }
 
 export function median(values: readonly number[]): number {
@@ -73,7 +78,13 @@ export async function compare(
     ours: median(results.map((r) => r.ours.perSecond)),
     theirs: median(results.map((r) => r.theirs.perSecond)),
     ratio: ratioOf(results.map((r) => r.ours.perSecond / r.theirs.perSecond)),
-    ...(cpu.length > 0 ? { cpuRatio: ratioOf(cpu) } : {}),
+    ...(cpu.length > 0
+      ? {
+          cpuRatio: ratioOf(cpu),
+          oursPerCpu: median(results.map((r) => r.ours.perCpuSecond!)),
+          theirsPerCpu: median(results.map((r) => r.theirs.perCpuSecond!)),
+        }
+      : {}),
     ...(expected === undefined ? {} : { expected }),
   };
 }
@@ -84,7 +95,11 @@ export function line(result: Comparison): string {
   const number = (n: number) => (n >= 100 ? Math.round(n).toLocaleString('en') : n.toFixed(2));
   const wanted = result.expected === undefined ? '' : `, expected ${result.expected}`;
   const cpu = result.cpuRatio === undefined ? '' : `, per CPU second ${show(result.cpuRatio)}`;
-  const absolute = `${number(result.ours)} against ${number(result.theirs)} ${result.unit}`;
+  let absolute = `${number(result.ours)} against ${number(result.theirs)} ${result.unit}`;
+  if (result.unit === 'MiB/s' && result.oursPerCpu !== undefined) {
+    const perGiB = (rate: number) => (1024 / rate).toFixed(2);
+    absolute += `; ${perGiB(result.oursPerCpu)} against ${perGiB(result.theirsPerCpu!)} CPU s/GiB`;
+  }
   return `${result.name}: ${show(result.ratio)}${wanted}${cpu} (${absolute})`;
 }
 
@@ -99,6 +114,11 @@ export function compile(name: string): string {
     execFileSync(process.env.CC ?? 'cc', ['-O2', '-Wall', '-o', out, source], { stdio: 'inherit' });
   }
   return out;
+}
+
+/** What a process's main thread used of the processor so far, seconds. */
+export function cpuSecondsOf(pid: number): number {
+  return Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[0]) / 1e9;
 }
 
 /** With two processors or more, servers run on the first and clients on the second. */

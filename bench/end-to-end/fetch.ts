@@ -18,14 +18,13 @@ import {
 
 const REQUEST = 100;
 const HEADER = 64;
-const FILE = 256 << 20;
 
 export async function fetches(scale: Scale): Promise<Comparison[]> {
   pinServer();
   const dir = mkdtempSync(join(tmpdir(), 'broadsheet-fetch-'));
   const path = join(dir, 'segment');
   const block = Buffer.alloc(1 << 20, 'broadsheet ');
-  for (let at = 0; at < FILE; at += block.length) writeFileSync(path, block, { flag: 'a' });
+  for (let at = 0; at < scale.bytes; at += block.length) writeFileSync(path, block, { flag: 'a' });
   const segment = openSegment(path);
   const results: Comparison[] = [];
   for (const size of [4096, 65536, 1 << 20]) {
@@ -49,7 +48,7 @@ export async function fetches(scale: Scale): Promise<Comparison[]> {
       transport.start({
         onAccept() {},
         onFrame(connection) {
-          if (position + size > FILE) position = 0;
+          if (position + size > scale.bytes) position = 0;
           transport.send(connection, [header, { segment, position, length: size }]);
           position += size;
         },

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < connections; ++i) {
     if (send(sockets[i], requests, depth * request_bytes, 0) != (ssize_t)(depth * request_bytes)) die("send");
   }
-  for (uint64_t round = 0; (end = now()) - start < seconds; ++round) {
+  for (uint64_t round = 0; (end = now()) - start < seconds || answers == 0; ++round) {
     struct epoll_event events[256];
     const int count = epoll_wait(set, events, 256, 1000);
     for (int i = 0; i < count; ++i) {

@@ -1,0 +1,113 @@
+/** The benchmarks' command line: which suites there are, at which scale they run, where results go. */
+import { writeFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { brokers, kafkas } from './end-to-end/broker.ts';
+import { fetches } from './end-to-end/fetch.ts';
+import { appends } from './micro/append.ts';
+import { requests } from './micro/requests.ts';
+import { type Comparison, line, type Scale } from './support.ts';
+
+interface Suite {
+  readonly about: string;
+  readonly run: (scale: Scale) => Promise<Comparison[]>;
+  /** Runs only when it is named: needs more than Node and a compiler. */
+  readonly extra?: boolean;
+}
+
+const SUITES: Readonly<Record<string, Suite>> = {
+  append: { about: "the native log's append against a bare loop of pwritev(2)", run: appends },
+  requests: { about: 'small requests: the native transport against net.Socket', run: requests },
+  fetch: { about: 'ranges of a file: the native transport against a bare loop of sendfile(2)', run: fetches },
+  broker: { about: 'Produce and Fetch: a whole broker against a bare server', run: brokers },
+  kafka: {
+    about: 'the same against Apache Kafka (BROADSHEET_KAFKA: a command that starts one); only when named',
+    run: kafkas,
+    extra: true,
+  },
+};
+
+const MEBIBYTE = 1 << 20;
+const FULL = { rounds: 7, seconds: 1, mebibytes: 64 };
+const SMALL = { rounds: 1, seconds: 0.1, mebibytes: 16 };
+
+export const USAGE = [
+  'usage: npm run bench -- [SUITE...] [--small] [--rounds N] [--seconds S] [--mebibytes M] [--out FILE]',
+  '',
+  'Each suite compares with something that is run beside it, in rounds that take turns. Prints a line per result:',
+  'median [min .. max] of ours / theirs, and last all results as one line of JSON.',
+  '',
+  ...Object.entries(SUITES).map(([name, { about }]) => `  ${name.padEnd(14)}${about}`),
+  `  --small       all at a small scale, within a minute`,
+  `  --rounds N    rounds of each comparison (${FULL.rounds})`,
+  `  --seconds S   how long one measurement of requests takes (${FULL.seconds})`,
+  `  --mebibytes M how much one measurement of bytes moves, a multiple of 8 (${FULL.mebibytes})`,
+  '  --out FILE    writes the results there too, as JSON',
+].join('\n');
+
+interface Plan {
+  readonly suites: readonly string[];
+  readonly scale: Scale;
+  readonly out: string | undefined;
+}
+
+function number(
+  text: string | undefined,
+  otherwise: number,
+  name: string,
+  valid: (n: number) => boolean,
+): number {
+  const value = text === undefined ? otherwise : Number(text);
+  if (!valid(value)) throw new RangeError(`--${name} ${text}`);
+  return value;
+}
+
+/** Throws for what makes no sense. */
+function plan(args: readonly string[]): Plan {
+  const { values, positionals } = parseArgs({
+    args: [...args],
+    allowPositionals: true,
+    options: {
+      small: { type: 'boolean', default: false },
+      rounds: { type: 'string' },
+      seconds: { type: 'string' },
+      mebibytes: { type: 'string' },
+      out: { type: 'string' },
+    },
+  });
+  const unknown = positionals.filter((name) => !Object.hasOwn(SUITES, name));
+  if (unknown.length > 0) throw new RangeError(`no suite ${unknown.join(', ')}`);
+  const scale = values.small ? SMALL : FULL;
+  const whole = (n: number) => Number.isInteger(n) && n >= 1;
+  return {
+    suites: positionals.length > 0 ? positionals : Object.keys(SUITES).filter((name) => !SUITES[name]!.extra),
+    scale: {
+      rounds: number(values.rounds, scale.rounds, 'rounds', whole),
+      seconds: number(values.seconds, scale.seconds, 'seconds', (n) => n > 0 && n <= 600),
+      bytes:
+        number(values.mebibytes, scale.mebibytes, 'mebibytes', (n) => whole(n) && n % 8 === 0) * MEBIBYTE,
+    },
+    out: values.out,
+  };
+}
+
+/** Runs what the arguments ask for; gives the exit code. */
+export async function bench(args: readonly string[], print: (text: string) => void): Promise<number> {
+  let what: Plan;
+  try {
+    what = plan(args);
+  } catch (error) {
+    print(`bench: ${(error as Error).message}\n\n${USAGE}`);
+    return 2;
+  }
+  const results: (Comparison & { suite: string })[] = [];
+  for (const suite of what.suites) {
+    for (const result of await SUITES[suite]!.run(what.scale)) {
+      print(line(result));
+      results.push({ suite, ...result });
+    }
+  }
+  const json = JSON.stringify(results);
+  if (what.out !== undefined) writeFileSync(what.out, `${json}\n`);
+  print(json);
+  return 0;
+}
