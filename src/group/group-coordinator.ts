@@ -1,0 +1,276 @@
+/**
+ * The group coordinator: finds the group that a request is about, or makes it, and keeps what must last in
+ * `__consumer_offsets`. All its state is loaded before the broker takes connections, so that no client is ever told to
+ * wait for that.
+ */
+import { randomUUID } from 'node:crypto';
+import { KafkaError } from '../protocol/errors.ts';
+import type { Clock, Timer } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/logging.ts';
+import {
+  ClassicGroup,
+  type ClassicHost,
+  type ClassicSettings,
+  type JoinRequest,
+  type LeavingMember,
+  type SyncRequest,
+} from './classic-group.ts';
+import { type JoinAnswer, NO_MEMBER_ID, refusedJoin, refusedSync, type SyncAnswer } from './classic-member.ts';
+import { loadGroups } from './group-loader.ts';
+import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts';
+import { type ForeignGroup, type Group, GroupTable } from './group-table.ts';
+import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
+import type { OffsetsTopic } from './offsets-topic.ts';
+
+export interface GroupSettings extends ClassicSettings, OffsetSettings {
+  /** group.min.session.timeout.ms and group.max.session.timeout.ms */
+  readonly minSessionTimeoutMs: number;
+  readonly maxSessionTimeoutMs: number;
+  /** offsets.retention.check.interval.ms */
+  readonly retentionCheckMs: number;
+}
+
+export interface CoordinatorParts {
+  readonly topic: OffsetsTopic;
+  readonly settings: GroupSettings;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Default: a random UUID behind the prefix. */
+  readonly newMemberId?: (prefix: string) => string;
+}
+
+export interface ListedGroup {
+  readonly groupId: string;
+  readonly protocolType: string;
+  readonly state: string;
+  /** `Classic`, `Consumer`, `Share` or `Streams`. */
+  readonly type: string;
+}
+
+const FOREIGN_PROTOCOL_TYPES = { Consumer: 'consumer', Share: 'share', Streams: 'streams' } as const;
+
+/** What a failed append of a group's record is called to members. */
+function groupCode(code: number): number {
+  switch (code) {
+    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+      return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    case KafkaError.KAFKA_STORAGE_ERROR:
+      return KafkaError.NOT_COORDINATOR;
+    case KafkaError.MESSAGE_TOO_LARGE:
+      return KafkaError.UNKNOWN_SERVER_ERROR;
+    default:
+      return code;
+  }
+}
+
+export class GroupCoordinator implements ClassicHost {
+  readonly clock: Clock;
+  readonly settings: GroupSettings;
+  readonly offsets: OffsetManager;
+  readonly #topic: OffsetsTopic;
+  readonly #log: Logger;
+  readonly #table = new GroupTable();
+  readonly newMemberId: (prefix: string) => string;
+  #expiry: Timer | undefined;
+  #closed = false;
+
+  constructor(parts: CoordinatorParts) {
+    const { topic, settings, clock, log } = parts;
+    this.clock = clock;
+    this.settings = settings;
+    this.#topic = topic;
+    this.#log = log;
+    this.newMemberId = parts.newMemberId ?? ((prefix) => `${prefix}-${randomUUID()}`);
+    this.offsets = new OffsetManager(this.#table, topic, clock, settings);
+  }
+
+  /** Reads all groups. Members that were in one when the broker stopped have a session from now on to come back in. */
+  async load(): Promise<void> {
+    const began = this.clock.monotonic();
+    await loadGroups(this.#topic, this.#table, this, this.#log);
+    if (this.#closed) return;
+    for (const { classic } of this.#table.all()) classic?.resume();
+    this.#scheduleExpiry();
+    if (this.#table.size > 0) {
+      const ms = Math.round(this.clock.monotonic() - began);
+      this.#log.info({ groups: this.#table.size, ms }, 'groups are loaded');
+    }
+  }
+
+  #scheduleExpiry(): void {
+    if (this.#closed) return;
+    this.#expiry = this.clock.setTimer(this.settings.retentionCheckMs, () => {
+      this.offsets.expire();
+      this.#scheduleExpiry();
+    });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#expiry?.cancel();
+    this.#table.clear();
+  }
+
+  /** See OffsetsTopic.prepare(). */
+  prepare(): Promise<number> | undefined {
+    return this.#topic.prepare();
+  }
+
+  /** NONE, or why nothing can be said of a group now. */
+  availability(groupId: string): number {
+    if (this.#closed || !this.#topic.isAvailable(groupId)) return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    return KafkaError.NONE;
+  }
+
+  // --- what a group asks of its host ---
+
+  persist(
+    group: ClassicGroup,
+    assignments: ReadonlyMap<string, Uint8Array>,
+    done: (errorCode: number) => void,
+  ): void {
+    this.#topic.append(group.groupId, [groupRecord(group, assignments)], (code) => done(groupCode(code)));
+  }
+
+  debug(group: ClassicGroup, message: string): void {
+    const { groupId, generationId, state } = group;
+    this.#log.debug({ groupId, generationId, state, members: group.members.size }, `group ${groupId} ${message}`);
+  }
+
+  // --- the classic protocol ---
+
+  #fault(groupId: string): number {
+    return groupId === '' ? KafkaError.INVALID_GROUP_ID : this.availability(groupId);
+  }
+
+  /** See ClassicGroup.join(). */
+  join(
+    groupId: string,
+    request: JoinRequest,
+    respond: (answer: JoinAnswer) => void,
+  ): (() => void) | undefined {
+    const { memberId, sessionTimeoutMs } = request;
+    const { minSessionTimeoutMs, maxSessionTimeoutMs } = this.settings;
+    let fault = this.#fault(groupId);
+    if (fault === KafkaError.NONE && (sessionTimeoutMs < minSessionTimeoutMs || sessionTimeoutMs > maxSessionTimeoutMs)) {
+      fault = KafkaError.INVALID_SESSION_TIMEOUT;
+    }
+    if (fault !== KafkaError.NONE) {
+      respond(refusedJoin(fault, memberId));
+      return undefined;
+    }
+    const group = this.#groupToJoin(groupId, memberId);
+    if (group === undefined) {
+      respond(refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, memberId));
+      return undefined;
+    }
+    if (group.foreign !== undefined && !this.#takeOver(group, group.foreign)) {
+      respond(refusedJoin(KafkaError.INCONSISTENT_GROUP_PROTOCOL, memberId));
+      return undefined;
+    }
+    let { classic } = group;
+    if (classic === undefined) {
+      classic = new ClassicGroup(groupId, this);
+      group.protocol = classic;
+      this.persist(classic, new Map(), () => {});
+    }
+    return classic.join(request, respond);
+  }
+
+  /** Only a newcomer makes a group. */
+  #groupToJoin(groupId: string, memberId: string): Group | undefined {
+    const known = this.#table.get(groupId);
+    return known ?? (memberId === NO_MEMBER_ID ? this.#table.getOrCreate(groupId) : undefined);
+  }
+
+  /** A group that an Apache Kafka has left in the consumer protocol becomes a classic one: its members are not here. The
+   * offsets stay. */
+  #takeOver(group: Group, foreign: ForeignGroup): boolean {
+    if (foreign.type !== 'Consumer') return false;
+    const records = [...foreign.keys.values()].map(({ key }) => ({ key, value: null }));
+    if (records.length > 0) this.#topic.appendMany(group.groupId, records, () => {});
+    group.protocol = undefined;
+    return true;
+  }
+
+  sync(groupId: string, request: SyncRequest, respond: (answer: SyncAnswer) => void): void {
+    const fault = this.#fault(groupId);
+    if (fault !== KafkaError.NONE) return respond(refusedSync(fault));
+    const classic = this.#table.get(groupId)?.classic;
+    if (classic === undefined) return respond(refusedSync(KafkaError.UNKNOWN_MEMBER_ID));
+    classic.sync(request, respond);
+  }
+
+  /** A Kafka error code. */
+  heartbeat(groupId: string, memberId: string, groupInstanceId: string | null, generationId: number): number {
+    const fault = this.#fault(groupId);
+    if (fault !== KafkaError.NONE) return fault;
+    const classic = this.#table.get(groupId)?.classic;
+    return classic?.heartbeat(memberId, groupInstanceId, generationId) ?? KafkaError.UNKNOWN_MEMBER_ID;
+  }
+
+  /** A code for the whole, and one for each member. */
+  leave(groupId: string, members: readonly LeavingMember[]): { errorCode: number; codes: number[] } {
+    const fault = this.#fault(groupId);
+    if (fault !== KafkaError.NONE) return { errorCode: fault, codes: [] };
+    const classic = this.#table.get(groupId)?.classic;
+    const codes = classic?.leave(members) ?? members.map(() => KafkaError.UNKNOWN_MEMBER_ID);
+    return { errorCode: KafkaError.NONE, codes };
+  }
+
+  // --- administration ---
+
+  get(groupId: string): Group | undefined {
+    return this.#table.get(groupId);
+  }
+
+  list(): ListedGroup[] {
+    return [...this.#table.all()].map(({ groupId, classic, foreign }) =>
+      foreign !== undefined
+        ? {
+            groupId,
+            protocolType: FOREIGN_PROTOCOL_TYPES[foreign.type],
+            state: foreign.state,
+            type: foreign.type as string,
+          }
+        : {
+            groupId,
+            protocolType: classic?.protocolType ?? '',
+            state: classic?.state ?? 'Empty',
+            type: 'Classic',
+          },
+    );
+  }
+
+  /** Removes a group with its offsets; `respond` gets a Kafka error code. */
+  delete(groupId: string, respond: (errorCode: number) => void): void {
+    const fault = this.availability(groupId);
+    if (fault !== KafkaError.NONE) return respond(fault);
+    const group = this.#table.get(groupId);
+    if (group === undefined) return respond(KafkaError.GROUP_ID_NOT_FOUND);
+    const { classic, foreign } = group;
+    if (classic !== undefined && classic.state !== 'Empty') return respond(KafkaError.NON_EMPTY_GROUP);
+    const removed: { topic: string; partition: number }[] = [];
+    for (const [topic, partitions] of group.offsets.topics()) {
+      for (const partition of partitions.keys()) removed.push({ topic, partition });
+    }
+    const records = removed.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
+    for (const { key } of foreign?.keys.values() ?? []) records.push({ key, value: null });
+    records.push(groupTombstone(groupId));
+    this.#topic.appendMany(groupId, records, (code) => {
+      if (code === KafkaError.NONE) {
+        for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
+        if (group.foreign === foreign && foreign !== undefined) group.protocol = undefined;
+        // Somebody may have joined meanwhile, or committed.
+        if (group.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0) this.#table.remove(groupId);
+      }
+      respond(groupCode(code));
+    });
+  }
+
+  /** A topic is gone, and with it what was committed for it; with the coordinator's own topic all groups are. */
+  topicDeleted(topic: string, isOwnTopic: boolean): void {
+    if (isOwnTopic) this.#table.clear();
+    else this.offsets.topicDeleted(topic);
+  }
+}

@@ -1,0 +1,132 @@
+/** Makes the groups from the records of `__consumer_offsets`. */
+import type { GroupMetadataValue } from '../protocol/generated/group-coordinator.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import { ClassicGroup, type ClassicHost } from './classic-group.ts';
+import { ClassicMember } from './classic-member.ts';
+import { type GroupRecord, readGroupRecord } from './group-records.ts';
+import { ForeignGroup, type Group, type GroupTable } from './group-table.ts';
+import type { OffsetsTopic } from './offsets-topic.ts';
+
+/** Same texts come again and again; one copy of each is enough. */
+class Texts {
+  readonly #known = new Map<string, string>();
+
+  one(text: string): string {
+    const known = this.#known.get(text);
+    if (known !== undefined) return known;
+    this.#known.set(text, text);
+    return text;
+  }
+}
+
+function restoreClassic(group: Group, value: GroupMetadataValue, host: ClassicHost): void {
+  const classic = group.classic ?? new ClassicGroup(group.groupId, host);
+  group.protocol = classic;
+  const { protocol } = value;
+  const members = value.members.map((facts) => {
+    const member = new ClassicMember({
+      memberId: facts.memberId,
+      groupInstanceId: facts.groupInstanceId,
+      clientId: facts.clientId,
+      clientHost: facts.clientHost,
+      rebalanceTimeoutMs: facts.rebalanceTimeout >= 0 ? facts.rebalanceTimeout : facts.sessionTimeout,
+      sessionTimeoutMs: facts.sessionTimeout,
+      protocols: protocol === null ? [] : [{ name: protocol, metadata: Buffer.from(facts.subscription) }],
+    });
+    member.assignment = Buffer.from(facts.assignment);
+    return member;
+  });
+  classic.restore(
+    {
+      protocolType: value.protocolType === '' ? null : value.protocolType,
+      generationId: value.generation,
+      protocolName: protocol,
+      leaderId: value.leader,
+      stateTimestamp: value.currentStateTimestamp,
+    },
+    members,
+  );
+}
+
+function replay(record: GroupRecord, table: GroupTable, texts: Texts, host: ClassicHost): void {
+  switch (record.kind) {
+    case 'offset': {
+      const { groupId, partition, value } = record;
+      if (value === null) table.get(groupId)?.offsets.delete(record.topic, partition);
+      else {
+        const committed = {
+          ...value,
+          metadata: texts.one(value.metadata),
+          topicId: texts.one(value.topicId),
+        };
+        table.getOrCreate(groupId).offsets.set(texts.one(record.topic), partition, committed);
+      }
+      return;
+    }
+    case 'classic': {
+      const { groupId, value } = record;
+      if (value !== null) restoreClassic(table.getOrCreate(groupId), value, host);
+      else {
+        const group = table.get(groupId);
+        if (group?.classic !== undefined) group.protocol = undefined;
+      }
+      return;
+    }
+    case 'foreign':
+      replayForeign(record, table);
+      return;
+    default:
+  }
+}
+
+function replayForeign(record: GroupRecord & { kind: 'foreign' }, table: GroupTable): void {
+  const { groupId, type, ofMember, removed } = record;
+  const id = Buffer.from(record.key).toString('latin1');
+  if (removed) {
+    const group = table.get(groupId);
+    const foreign = group?.foreign;
+    foreign?.keys.delete(id);
+    if (group !== undefined && foreign?.keys.size === 0) group.protocol = undefined;
+    return;
+  }
+  const group = table.getOrCreate(groupId);
+  let foreign = group.foreign;
+  if (foreign?.type !== type) {
+    foreign = new ForeignGroup(type);
+    group.protocol = foreign;
+  }
+  foreign.keys.set(id, { key: Buffer.from(record.key), ofMember });
+}
+
+/** Fills the table; the groups' sessions do not run yet. Records that can't be read are logged and left out. */
+export async function loadGroups(
+  topic: OffsetsTopic,
+  table: GroupTable,
+  host: ClassicHost,
+  log: Logger,
+): Promise<void> {
+  const texts = new Texts();
+  const unknown = new Set<number>();
+  let broken = 0;
+  await topic.load((key, value) => {
+    try {
+      const record = readGroupRecord(key, value);
+      if (record.kind === 'unknown') unknown.add(record.type);
+      else replay(record, table, texts, host);
+    } catch (error) {
+      if (!(error instanceof BroadsheetError) || error.code !== 'MALFORMED') throw error;
+      broken++;
+    }
+  });
+  if (unknown.size > 0) {
+    log.warn(
+      { types: [...unknown] },
+      'records of groups that this version does not know were left alone: written by a newer Kafka than 4.4?',
+    );
+  }
+  if (broken > 0) log.error({ records: broken }, 'records of groups that do not parse were left out');
+  for (const group of [...table.all()]) {
+    if (group.protocol === undefined && group.offsets.isEmpty) table.remove(group.groupId);
+  }
+}

@@ -1,0 +1,242 @@
+/** Offsets that groups commit: taking, giving, removing and expiring them. Rules as in Apache Kafka 4.4. */
+import type { JournalRecord } from '../metadata/journal.ts';
+import { KafkaError } from '../protocol/errors.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { type CommittedOffset, groupTombstone, offsetRecord, offsetTombstone, ZERO_ID } from './group-records.ts';
+import type { Group, GroupTable } from './group-table.ts';
+import type { OffsetsTopic } from './offsets-topic.ts';
+
+export interface OffsetSettings {
+  /** offset.metadata.max.bytes; counted in UTF-16 units, as in Kafka. */
+  readonly metadataMaxLength: number;
+  /** offsets.retention.minutes, in ms. */
+  readonly retentionMs: number;
+}
+
+export interface OffsetToCommit {
+  readonly topic: string;
+  readonly topicId: string;
+  readonly partition: number;
+  readonly offset: number;
+  readonly leaderEpoch: number;
+  readonly metadata: string | null;
+}
+
+export interface CommitRequest {
+  readonly groupId: string;
+  readonly memberId: string;
+  readonly groupInstanceId: string | null;
+  readonly generationId: number;
+  /** ms from now; -1 for the broker's retention. */
+  readonly retentionTimeMs: number;
+  readonly version: number;
+  readonly offsets: readonly OffsetToCommit[];
+}
+
+export interface TopicPartition {
+  readonly topic: string;
+  readonly partition: number;
+}
+
+/** First version whose clients know what a missing group is. */
+const FIRST_WITH_GROUP_ID_NOT_FOUND = 9;
+
+function commitCode(code: number): number {
+  switch (code) {
+    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+      return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    case KafkaError.KAFKA_STORAGE_ERROR:
+      return KafkaError.NOT_COORDINATOR;
+    case KafkaError.MESSAGE_TOO_LARGE:
+      return KafkaError.INVALID_COMMIT_OFFSET_SIZE;
+    default:
+      return code;
+  }
+}
+
+export class OffsetManager {
+  readonly #table: GroupTable;
+  readonly #topic: OffsetsTopic;
+  readonly #clock: Clock;
+  readonly #settings: OffsetSettings;
+
+  constructor(table: GroupTable, topic: OffsetsTopic, clock: Clock, settings: OffsetSettings) {
+    this.#table = table;
+    this.#topic = topic;
+    this.#clock = clock;
+    this.#settings = settings;
+  }
+
+  /** One batch for all; `respond` gets a code for each offset, in order. */
+  commit(request: CommitRequest, respond: (codes: number[]) => void): void {
+    const { groupId, offsets } = request;
+    const fault = this.#judge(request);
+    if (fault !== KafkaError.NONE) return respond(offsets.map(() => fault));
+    const now = this.#clock.now();
+    const expireTimestamp = request.retentionTimeMs < 0 ? -1 : now + request.retentionTimeMs;
+    const taken: { readonly at: OffsetToCommit; readonly committed: CommittedOffset }[] = [];
+    const codes = offsets.map((at) => {
+      const metadata = at.metadata ?? '';
+      if (metadata.length > this.#settings.metadataMaxLength) return KafkaError.OFFSET_METADATA_TOO_LARGE;
+      const { offset, leaderEpoch, topicId } = at;
+      taken.push({
+        at,
+        committed: { offset, leaderEpoch, metadata, commitTimestamp: now, expireTimestamp, topicId },
+      });
+      return KafkaError.NONE;
+    });
+    if (taken.length === 0) return respond(codes);
+    const records = taken.map(({ at, committed }) =>
+      offsetRecord(groupId, at.topic, at.partition, committed),
+    );
+    const group = this.#table.getOrCreate(groupId);
+    group.commitsInFlight++;
+    this.#topic.append(groupId, records, (error) => {
+      group.commitsInFlight--;
+      if (error !== KafkaError.NONE) {
+        this.#forgetUnused(groupId);
+        const code = commitCode(error);
+        respond(codes.map((own) => own || code));
+        return;
+      }
+      const current = this.#table.getOrCreate(groupId);
+      for (const { at, committed } of taken) current.offsets.set(at.topic, at.partition, committed);
+      respond(codes);
+    });
+  }
+
+  #judge({ groupId, memberId, groupInstanceId, generationId, version }: CommitRequest): number {
+    const group = this.#table.get(groupId);
+    const protocol = group?.protocol;
+    if (protocol === undefined) {
+      if (generationId < 0) return KafkaError.NONE;
+      if (group !== undefined) return KafkaError.UNKNOWN_MEMBER_ID;
+      return version >= FIRST_WITH_GROUP_ID_NOT_FOUND
+        ? KafkaError.GROUP_ID_NOT_FOUND
+        : KafkaError.ILLEGAL_GENERATION;
+    }
+    if (group!.foreign !== undefined) {
+      // No member of another protocol is alive here.
+      return generationId < 0 && memberId === '' ? KafkaError.NONE : KafkaError.UNKNOWN_MEMBER_ID;
+    }
+    return group!.classic!.judgeCommit(memberId, groupInstanceId, generationId);
+  }
+
+  /** What was committed, or undefined. An offset of another topic with the same name is none. */
+  fetch(groupId: string, topic: string, partition: number, topicId: string): CommittedOffset | undefined {
+    const committed = this.#table.get(groupId)?.offsets.get(topic, partition);
+    if (committed === undefined) return undefined;
+    const mismatch = topicId !== ZERO_ID && committed.topicId !== ZERO_ID && committed.topicId !== topicId;
+    return mismatch ? undefined : committed;
+  }
+
+  /** Removes offsets of a group; `respond` gets a code for the whole, or one for each. */
+  delete(
+    groupId: string,
+    partitions: readonly TopicPartition[],
+    respond: (errorCode: number, codes: number[]) => void,
+  ): void {
+    const group = this.#table.get(groupId);
+    if (group === undefined) return respond(KafkaError.GROUP_ID_NOT_FOUND, []);
+    const { classic } = group;
+    if (classic !== undefined && classic.state !== 'Empty' && !classic.usesConsumerProtocol) {
+      return respond(KafkaError.NON_EMPTY_GROUP, []);
+    }
+    const records: JournalRecord[] = [];
+    const removed: TopicPartition[] = [];
+    const codes = partitions.map(({ topic, partition }) => {
+      if (classic?.subscribesTo(topic)) return KafkaError.GROUP_SUBSCRIBED_TO_TOPIC;
+      if (group.offsets.get(topic, partition) !== undefined) {
+        records.push(offsetTombstone(groupId, topic, partition));
+        removed.push({ topic, partition });
+      }
+      return KafkaError.NONE;
+    });
+    if (records.length === 0) return respond(KafkaError.NONE, codes);
+    this.#topic.appendMany(groupId, records, (error) => {
+      if (error !== KafkaError.NONE) return respond(commitCode(error), []);
+      this.#remove(groupId, removed);
+      respond(KafkaError.NONE, codes);
+    });
+  }
+
+  #remove(groupId: string, partitions: readonly TopicPartition[]): void {
+    const offsets = this.#table.get(groupId)?.offsets;
+    for (const { topic, partition } of partitions) offsets?.delete(topic, partition);
+  }
+
+  /** Removes what was committed for a topic that is gone, in all groups. With a topic id only what was committed for
+   * another topic of that name. */
+  topicDeleted(topic: string, isGone: (committed: CommittedOffset) => boolean = () => true): void {
+    for (const { groupId, offsets } of this.#table.all()) {
+      const removed = [...(offsets.partitions(topic) ?? [])]
+        .filter(([, committed]) => isGone(committed))
+        .map(([partition]) => ({ topic, partition }));
+      if (removed.length === 0) continue;
+      const records = removed.map(({ partition }) => offsetTombstone(groupId, topic, partition));
+      this.#topic.appendMany(groupId, records, (error) => {
+        if (error === KafkaError.NONE) this.#remove(groupId, removed);
+      });
+    }
+  }
+
+  /** All topics that some group has committed for. */
+  topics(): Set<string> {
+    const topics = new Set<string>();
+    for (const { offsets } of this.#table.all()) for (const [topic] of offsets.topics()) topics.add(topic);
+    return topics;
+  }
+
+  /** Removes what was not committed again for the whole retention while nobody read it, and then groups of which
+   * nothing is left. */
+  expire(): void {
+    const now = this.#clock.now();
+    for (const group of [...this.#table.all()]) {
+      const { groupId } = group;
+      if (group.commitsInFlight > 0 || !this.#topic.isAvailable(groupId)) continue;
+      const expired: TopicPartition[] = [];
+      let kept = 0;
+      for (const [topic, partitions] of group.offsets.topics()) {
+        for (const [partition, committed] of partitions) {
+          if (this.#isExpired(group, topic, committed, now)) expired.push({ topic, partition });
+          else kept++;
+        }
+      }
+      const ends = kept === 0 && group.isVacant && group.foreign === undefined;
+      if (expired.length === 0 && !ends) continue;
+      const records = expired.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
+      if (ends && group.classic !== undefined) records.push(groupTombstone(groupId));
+      if (records.length === 0) {
+        this.#table.remove(groupId);
+        continue;
+      }
+      this.#topic.appendMany(groupId, records, (error) => {
+        if (error !== KafkaError.NONE) return;
+        this.#remove(groupId, expired);
+        if (ends) this.#forgetUnused(groupId);
+      });
+    }
+  }
+
+  /** Lets go of a group that nobody is in and that has no offsets; it was removed from the log, or never was in it. */
+  #forgetUnused(groupId: string): void {
+    const group = this.#table.get(groupId);
+    if (group?.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0) this.#table.remove(groupId);
+  }
+
+  #isExpired(group: Group, topic: string, committed: CommittedOffset, now: number): boolean {
+    const { retentionMs } = this.#settings;
+    const past = (since: number) =>
+      committed.expireTimestamp >= 0 ? now >= committed.expireTimestamp : now - since >= retentionMs;
+    const { classic, foreign } = group;
+    // Its members may come back on an Apache Kafka.
+    if (foreign !== undefined) return foreign.state === 'Empty' && past(committed.commitTimestamp);
+    if (classic === undefined || classic.protocolType === null) return past(committed.commitTimestamp);
+    if (classic.state === 'Empty') {
+      return past(classic.stateTimestamp >= 0 ? classic.stateTimestamp : committed.commitTimestamp);
+    }
+    const { subscribedTopics } = classic;
+    if (classic.state !== 'Stable' || !classic.usesConsumerProtocol || subscribedTopics === undefined) return false;
+    return !subscribedTopics.has(topic) && past(committed.commitTimestamp);
+  }
+}
