@@ -1,11 +1,12 @@
 /**
  * The composition root: puts a broker together from its parts, starts them in order and stops them in reverse.
  *
- * Start: lock, metadata log, sockets bound, the lead taken, partitions, and only then are connections accepted. A taken
+ * Start: lock, metadata log, sockets bound, the lead taken, partitions, groups, and only then are connections accepted. A taken
  * port or a foreign directory ends the start before anything is changed.
  */
 import type { BrokerConfig } from '../config/broker-config.ts';
 import { validateTopicConfig } from '../config/topic-config.ts';
+import type { GroupCoordinator } from '../group/group-coordinator.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { LogEngine } from '../log/log.ts';
 import { LogManager, logManagerSettings } from '../log/log-manager.ts';
@@ -24,6 +25,7 @@ import type { BrokerContext, FeatureLevels } from './context.ts';
 import { DelayedFetches } from './delayed-fetch.ts';
 import { dynamicConfig } from './dynamic-config.ts';
 import { describeBadFrame } from './garbage.ts';
+import { openGroups } from './groups.ts';
 import { HANDLERS } from './handlers/index.ts';
 import { type Endpoint, Listeners } from './listeners.ts';
 import { Tick } from './tick.ts';
@@ -126,10 +128,20 @@ export class BrokerInstance implements TransportHandler {
     this.#undo.push(() => logs.close(metadata.brokerEpoch));
     const topics = new Topics({ metadata, logs, config, effective, clock, log });
     await this.#makeMissing(metadata.image, logs, topics);
-    this.#host = this.#connectionHost(this.#context(metadata, logs, topics));
+    const groups = await openGroups({
+      config,
+      image: metadata.image,
+      logs,
+      topics,
+      clock,
+      log,
+      requestTick: () => this.#tick.request(),
+    });
+    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, groups));
     this.#undo.push(
       () => transport.close(DRAIN_MS),
       () => this.#stopWaiting(topics, logs),
+      () => groups.close(),
       () => this.#listeners.close(),
     );
     this.#closeIdleConnections();
@@ -148,7 +160,12 @@ export class BrokerInstance implements TransportHandler {
     }
   }
 
-  #context(metadata: ClusterMetadata, logs: LogManager, topics: Topics): BrokerContext {
+  #context(
+    metadata: ClusterMetadata,
+    logs: LogManager,
+    topics: Topics,
+    groups: GroupCoordinator,
+  ): BrokerContext {
     const { config, clock, log } = this.#parts;
     return {
       clusterId: metadata.clusterId,
@@ -157,6 +174,7 @@ export class BrokerInstance implements TransportHandler {
       config,
       image: metadata.image,
       topics,
+      groups,
       listeners: this.#listeners,
       fetches: this.#fetches,
       producerIds: metadata.producerIds(() => clock.now()),

@@ -1,5 +1,6 @@
 /** What handlers see of the broker. */
 import type { BrokerConfig } from '../config/broker-config.ts';
+import type { GroupCoordinator } from '../group/group-coordinator.ts';
 import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -23,6 +24,7 @@ export interface BrokerContext {
   readonly config: BrokerConfig;
   readonly image: ClusterImage;
   readonly topics: Topics;
+  readonly groups: GroupCoordinator;
   readonly listeners: Listeners;
   readonly fetches: DelayedFetches;
   readonly producerIds: { next(): Promise<number> };

@@ -53,6 +53,8 @@ export class Topics {
   readonly #busy = new Map<string, Promise<unknown>>();
   /** Creations that clients' requests share. */
   readonly #autoCreations = new Map<string, Promise<number>>();
+  /** Told of every topic that is deleted, when its name is no longer known. */
+  onDeleted: ((name: string) => void) | undefined;
 
   constructor(parts: TopicsParts) {
     this.#parts = parts;
@@ -184,6 +186,7 @@ export class Topics {
     const results = metadata.deleteTopics(references, clock.now());
     const names = results.flatMap((result) => (result.ok ? [result.name] : []));
     if (names.length === 0) return results;
+    for (const name of names) this.onDeleted?.(name);
     const removal = async () => {
       // Out of service at once; the folders are renamed when the records can no longer be lost.
       await metadata.durable();

@@ -12,10 +12,9 @@
  * applied when the log says that it is: a failed append changes nothing.
  */
 import { KafkaError } from '../protocol/errors.ts';
-import type { Clock, Timer } from '../runtime/clock.ts';
+import type { Timer } from '../runtime/clock.ts';
 import {
   ClassicMember,
-  type GroupProtocol,
   type JoinAnswer,
   type JoinedMember,
   NO_BYTES,
@@ -26,70 +25,19 @@ import {
   type SyncAnswer,
 } from './classic-member.ts';
 import { ClassicMembers } from './classic-members.ts';
+import type {
+  ClassicHost,
+  ClassicState,
+  GenerationFacts,
+  JoinRequest,
+  LeavingMember,
+  SyncRequest,
+} from './classic-types.ts';
+import { PendingMembers } from './pending-members.ts';
 import { subscribedTopics } from './subscription.ts';
-
-export type ClassicState = 'Empty' | 'PreparingRebalance' | 'CompletingRebalance' | 'Stable' | 'Dead';
-
-export interface ClassicSettings {
-  /** group.max.size */
-  readonly maxSize: number;
-  /** group.initial.rebalance.delay.ms */
-  readonly initialRebalanceDelayMs: number;
-}
-
-/** What a group needs of its coordinator. */
-export interface ClassicHost {
-  readonly clock: Clock;
-  readonly settings: ClassicSettings;
-  newMemberId(prefix: string): string;
-  /** Appends the group's record with these assignments, by member id; `done` is told the error code when it can be read
-   * or has failed, never before this returns. */
-  persist(
-    group: ClassicGroup,
-    assignments: ReadonlyMap<string, Uint8Array>,
-    done: (errorCode: number) => void,
-  ): void;
-  debug(group: ClassicGroup, message: string): void;
-}
-
-export interface JoinRequest {
-  readonly memberId: string;
-  readonly groupInstanceId: string | null;
-  readonly clientId: string;
-  readonly clientHost: string;
-  readonly protocolType: string;
-  readonly protocols: readonly GroupProtocol[];
-  readonly sessionTimeoutMs: number;
-  readonly rebalanceTimeoutMs: number;
-  readonly reason: string | null;
-  /** A new dynamic member is told its id and joins again with it (from version 4 on). */
-  readonly requireKnownMemberId: boolean;
-  /** From version 9 on. */
-  readonly supportsSkippingAssignment: boolean;
-}
-
-export interface SyncRequest {
-  readonly memberId: string;
-  readonly groupInstanceId: string | null;
-  readonly generationId: number;
-  readonly protocolType: string | null;
-  readonly protocolName: string | null;
-  /** By member id; the leader's. */
-  readonly assignments: ReadonlyMap<string, Uint8Array>;
-}
-
-export interface LeavingMember {
-  readonly memberId: string;
-  readonly groupInstanceId: string | null;
-  readonly reason: string | null;
-}
 
 /** How long a member that may not know its id yet waits for its first join's answer, ms. */
 export const NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000;
-/** Ids that were given out and not used yet: past it the oldest is forgotten, so that a client that never comes back
- * takes no memory. */
-const MAX_PENDING_MEMBERS = 5_000;
-
 export class ClassicGroup {
   readonly groupId: string;
   readonly members = new ClassicMembers();
@@ -103,7 +51,7 @@ export class ClassicGroup {
   /** Of the current generation; undefined if they can't be told. */
   #subscribedTopics: ReadonlySet<string> | undefined;
   /** Ids given out that have not joined yet. */
-  readonly #pending = new Map<string, SessionTimer>();
+  readonly #pending = new PendingMembers();
   /** Members of this generation whose sync has not come. */
   readonly #pendingSync = new Set<string>();
   #joinTimer: Timer | undefined;
@@ -144,16 +92,7 @@ export class ClassicGroup {
   }
 
   /** Takes the state that a record tells of. Members' sessions begin with resume(). */
-  restore(
-    facts: {
-      readonly protocolType: string | null;
-      readonly generationId: number;
-      readonly protocolName: string | null;
-      readonly leaderId: string | null;
-      readonly stateTimestamp: number;
-    },
-    members: readonly ClassicMember[],
-  ): void {
+  restore(facts: GenerationFacts, members: readonly ClassicMember[]): void {
     for (const { memberId } of this.members.all()) this.members.remove(memberId);
     for (const member of members) this.members.add(member);
     this.members.leaderId = facts.leaderId ?? this.members.leaderId;
@@ -213,10 +152,9 @@ export class ClassicGroup {
   }
 
   #forget(memberId: string): void {
-    this.#pending.get(memberId)?.cancel();
     this.#pending.delete(memberId);
     const member = this.members.get(memberId);
-    if (member !== undefined) this.#removeMember(member, 'the group is full');
+    if (member !== undefined) this.#drop(member, 'the group is full');
   }
 
   #joinNew(request: JoinRequest, respond: (answer: JoinAnswer) => void): (() => void) | undefined {
@@ -229,7 +167,8 @@ export class ClassicGroup {
       return undefined;
     }
     if (request.requireKnownMemberId) {
-      this.#addPending(memberId, request.sessionTimeoutMs);
+      const { sessionTimeoutMs } = request;
+      this.#pending.add(memberId, sessionTimeoutMs, this.#host.clock, () => this.#maybeCompleteJoin());
       respond(refusedJoin(KafkaError.MEMBER_ID_REQUIRED, memberId));
       return undefined;
     }
@@ -239,22 +178,7 @@ export class ClassicGroup {
     };
   }
 
-  #addPending(memberId: string, sessionTimeoutMs: number): void {
-    if (this.#pending.size >= MAX_PENDING_MEMBERS) {
-      const oldest = this.#pending.keys().next().value!;
-      this.#pending.get(oldest)?.cancel();
-      this.#pending.delete(oldest);
-    }
-    const timer = new SessionTimer(this.#host.clock, () => {
-      this.#pending.delete(memberId);
-      this.#maybeCompleteJoin();
-    });
-    this.#pending.set(memberId, timer);
-    timer.touch(sessionTimeoutMs);
-  }
-
   #addMember(memberId: string, request: JoinRequest, respond: (answer: JoinAnswer) => void): ClassicMember {
-    this.#pending.get(memberId)?.cancel();
     this.#pending.delete(memberId);
     const member = new ClassicMember({ ...request, memberId });
     member.isNew = true;
@@ -272,35 +196,18 @@ export class ClassicGroup {
     const { memberId } = member;
     const unchanged = member.matches(request.protocols);
     const isLeader = this.members.leaderId === memberId;
-    const change = (why: string) => {
-      this.#updateMember(member, request, respond);
-      this.#rebalanceOrComplete(`member ${memberId} ${why}: ${request.reason ?? 'no reason given'}`);
-    };
-    switch (this.#state) {
-      case 'PreparingRebalance':
-        change('rejoins');
-        return;
-      case 'CompletingRebalance':
-        // It may not have got the answer to its join.
-        if (unchanged) respond(this.#joined(member));
-        else change('has new metadata');
-        return;
-      case 'Stable':
-        // A leader that joins again wants to assign anew, for topics that changed, say.
-        if (isLeader) change('leads and rejoins');
-        else if (!unchanged) change('has new metadata');
-        else respond(this.#joined(member));
-        return;
-      default:
-        respond(refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, memberId));
+    // It may not have got the answer to its join. A leader of a stable group that joins again wants to assign anew, for
+    // topics that changed, say.
+    const answered = this.#state === 'CompletingRebalance' || (this.#state === 'Stable' && !isLeader);
+    if (answered && unchanged) {
+      respond(this.#joined(member));
+      return;
     }
+    this.#updateMember(member, request, respond);
+    this.#rebalanceOrComplete(`member ${memberId} rejoins: ${request.reason ?? 'no reason given'}`);
   }
 
-  #updateMember(
-    member: ClassicMember,
-    request: JoinRequest,
-    respond: (answer: JoinAnswer) => void,
-  ): void {
+  #updateMember(member: ClassicMember, request: JoinRequest, respond: (answer: JoinAnswer) => void): void {
     // An earlier join of its own that still waits: that client asked twice.
     this.members.answerJoin(member, refusedJoin(KafkaError.REBALANCE_IN_PROGRESS, member.memberId));
     this.members.setProtocols(member, request.protocols);
@@ -340,7 +247,8 @@ export class ClassicGroup {
     const { generationId } = this;
     this.#host.persist(this, this.assignments(), (errorCode) => {
       // Another rebalance has begun, and answers it.
-      if (this.#state !== 'Stable' || generationId !== this.generationId || member.memberId !== memberId) return;
+      if (this.#state !== 'Stable' || generationId !== this.generationId || member.memberId !== memberId)
+        return;
       if (errorCode !== KafkaError.NONE) {
         this.members.answerJoin(member, refusedJoin(errorCode, memberId));
         this.members.rename(member, before.memberId);
@@ -434,7 +342,9 @@ export class ClassicGroup {
 
   #scheduleCompletion(): void {
     this.#joinTimer?.cancel();
-    this.#joinTimer = this.#host.clock.setTimer(this.members.rebalanceTimeoutMs(), () => this.#completeJoin());
+    this.#joinTimer = this.#host.clock.setTimer(this.members.rebalanceTimeoutMs(), () =>
+      this.#completeJoin(),
+    );
   }
 
   /** Begins the next generation with those who came. */
@@ -444,8 +354,7 @@ export class ClassicGroup {
     if (this.#state !== 'PreparingRebalance') return;
     for (const member of this.members.all()) {
       if (member.awaitsJoin || member.isStatic) continue;
-      this.#host.debug(this, `member ${member.memberId} did not rejoin`);
-      this.#drop(member);
+      this.#drop(member, 'did not rejoin');
     }
     if (this.members.size > 0 && !this.members.electJoinedLeader()) {
       // Only static members are left and none has come: wait until one does or their sessions end.
@@ -478,12 +387,11 @@ export class ClassicGroup {
   }
 
   #computeSubscriptions(): void {
-    const { protocolName } = this;
-    const of = this.members.all().map((member) => member.metadata(protocolName));
-    if (this.protocolType === null) this.#subscribedTopics = undefined;
-    else if (of.length === 0) this.#subscribedTopics = new Set();
-    else if (protocolName !== null && this.usesConsumerProtocol) this.#subscribedTopics = subscribedTopics(of);
-    else this.#subscribedTopics = undefined;
+    const { protocolName, usesConsumerProtocol } = this;
+    const readable = usesConsumerProtocol && protocolName !== null;
+    if (this.members.size === 0) this.#subscribedTopics = this.protocolType === null ? undefined : new Set();
+    else if (!readable) this.#subscribedTopics = undefined;
+    else this.#subscribedTopics = subscribedTopics(this.members.all().map((m) => m.metadata(protocolName)));
   }
 
   /** Members that joined and did not sync in time are removed. */
@@ -493,7 +401,7 @@ export class ClassicGroup {
     if (this.#state !== 'CompletingRebalance' && this.#state !== 'Stable') return;
     for (const memberId of [...this.#pendingSync]) {
       const member = this.members.get(memberId);
-      if (member !== undefined) this.#drop(member);
+      if (member !== undefined) this.#drop(member, 'did not sync');
     }
     this.#prepareRebalance('members did not sync in time');
   }
@@ -508,38 +416,38 @@ export class ClassicGroup {
 
   // --- syncing ---
 
+  #syncFault({ memberId, groupInstanceId, generationId, protocolType, protocolName }: SyncRequest): number {
+    if (this.#state === 'Dead') return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    const fault = this.members.fault(memberId, groupInstanceId);
+    if (fault !== KafkaError.NONE) return fault;
+    if (generationId !== this.generationId) return KafkaError.ILLEGAL_GENERATION;
+    const differs = (asked: string | null, own: string | null) =>
+      asked !== null && own !== null && asked !== own;
+    if (differs(protocolType, this.protocolType) || differs(protocolName, this.protocolName)) {
+      return KafkaError.INCONSISTENT_GROUP_PROTOCOL;
+    }
+    if (this.#state === 'PreparingRebalance') return KafkaError.REBALANCE_IN_PROGRESS;
+    return this.#state === 'Empty' ? KafkaError.UNKNOWN_MEMBER_ID : KafkaError.NONE;
+  }
+
   sync(request: SyncRequest, respond: (answer: SyncAnswer) => void): void {
-    const refuse = (errorCode: number) => respond(refusedSync(errorCode));
-    if (this.#state === 'Dead') return refuse(KafkaError.COORDINATOR_NOT_AVAILABLE);
+    const fault = this.#syncFault(request);
+    if (fault !== KafkaError.NONE) {
+      respond(refusedSync(fault));
+      return;
+    }
     const { memberId } = request;
-    const fault = this.members.fault(memberId, request.groupInstanceId);
-    if (fault !== KafkaError.NONE) return refuse(fault);
-    if (request.generationId !== this.generationId) return refuse(KafkaError.ILLEGAL_GENERATION);
-    if (
-      differs(request.protocolType, this.protocolType) ||
-      differs(request.protocolName, this.protocolName)
-    ) {
-      return refuse(KafkaError.INCONSISTENT_GROUP_PROTOCOL);
-    }
     const member = this.members.get(memberId)!;
-    switch (this.#state) {
-      case 'PreparingRebalance':
-        return refuse(KafkaError.REBALANCE_IN_PROGRESS);
-      case 'CompletingRebalance':
-        // An earlier sync of its own that still waits: that client asked twice.
-        member.answerSync(refusedSync(KafkaError.REBALANCE_IN_PROGRESS));
-        member.awaitSync(respond);
-        this.#synced(memberId);
-        if (this.members.leaderId === memberId) this.#assign(request.assignments);
-        return;
-      case 'Stable':
-        this.#synced(memberId);
-        this.#touch(member);
-        respond(this.#assigned(member));
-        return;
-      default:
-        refuse(KafkaError.UNKNOWN_MEMBER_ID);
+    this.#synced(memberId);
+    if (this.#state === 'Stable') {
+      this.#touch(member);
+      respond(this.#assigned(member));
+      return;
     }
+    // An earlier sync of its own that still waits: that client asked twice.
+    member.answerSync(refusedSync(KafkaError.REBALANCE_IN_PROGRESS));
+    member.awaitSync(respond);
+    if (this.members.leaderId === memberId) this.#assign(request.assignments);
   }
 
   #synced(memberId: string): void {
@@ -623,16 +531,14 @@ export class ClassicGroup {
         const known = groupInstanceId === null ? undefined : this.members.staticMemberId(groupInstanceId);
         if (known === undefined) return KafkaError.UNKNOWN_MEMBER_ID;
         id = known;
-      } else if (this.#pending.has(memberId)) {
-        this.#pending.get(memberId)!.cancel();
-        this.#pending.delete(memberId);
+      } else if (this.#pending.delete(memberId)) {
         left = true;
         return KafkaError.NONE;
       } else {
         const fault = this.members.fault(memberId, groupInstanceId);
         if (fault !== KafkaError.NONE) return fault;
       }
-      this.#removeMember(this.members.get(id)!, `left: ${reason ?? 'no reason given'}`);
+      this.#drop(this.members.get(id)!, `left: ${reason ?? 'no reason given'}`);
       left = true;
       return KafkaError.NONE;
     });
@@ -650,7 +556,7 @@ export class ClassicGroup {
   }
 
   #expelAndUpdate(member: ClassicMember, reason: string): void {
-    this.#removeMember(member, reason);
+    this.#drop(member, reason);
     this.#afterRemoval(`member ${member.memberId}: ${reason}`);
   }
 
@@ -659,12 +565,8 @@ export class ClassicGroup {
     else this.#maybeCompleteJoin();
   }
 
-  #removeMember(member: ClassicMember, reason: string): void {
+  #drop(member: ClassicMember, reason: string): void {
     this.#host.debug(this, `member ${member.memberId} ${reason}`);
-    this.#drop(member);
-  }
-
-  #drop(member: ClassicMember): void {
     // Unknown, so that a client that is still there joins again.
     this.members.answerJoin(member, refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, NO_MEMBER_ID));
     member.answerSync(refusedSync(KafkaError.UNKNOWN_MEMBER_ID));
@@ -686,14 +588,9 @@ export class ClassicGroup {
       member.answerSync(refusedSync(KafkaError.NOT_COORDINATOR));
       member.session?.cancel();
     }
-    for (const timer of this.#pending.values()) timer.cancel();
     this.#pending.clear();
     this.#joinTimer?.cancel();
     this.#syncTimer?.cancel();
     this.#transition('Dead');
   }
-}
-
-function differs(asked: string | null, actual: string | null): boolean {
-  return asked !== null && actual !== null && asked !== actual;
 }

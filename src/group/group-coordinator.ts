@@ -7,15 +7,21 @@ import { randomUUID } from 'node:crypto';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { ClassicGroup } from './classic-group.ts';
 import {
-  ClassicGroup,
-  type ClassicHost,
-  type ClassicSettings,
-  type JoinRequest,
-  type LeavingMember,
-  type SyncRequest,
-} from './classic-group.ts';
-import { type JoinAnswer, NO_MEMBER_ID, refusedJoin, refusedSync, type SyncAnswer } from './classic-member.ts';
+  type JoinAnswer,
+  NO_MEMBER_ID,
+  refusedJoin,
+  refusedSync,
+  type SyncAnswer,
+} from './classic-member.ts';
+import type {
+  ClassicHost,
+  ClassicSettings,
+  JoinRequest,
+  LeavingMember,
+  SyncRequest,
+} from './classic-types.ts';
 import { loadGroups } from './group-loader.ts';
 import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts';
 import { type ForeignGroup, type Group, GroupTable } from './group-table.ts';
@@ -134,7 +140,10 @@ export class GroupCoordinator implements ClassicHost {
 
   debug(group: ClassicGroup, message: string): void {
     const { groupId, generationId, state } = group;
-    this.#log.debug({ groupId, generationId, state, members: group.members.size }, `group ${groupId} ${message}`);
+    this.#log.debug(
+      { groupId, generationId, state, members: group.members.size },
+      `group ${groupId} ${message}`,
+    );
   }
 
   // --- the classic protocol ---
@@ -152,7 +161,10 @@ export class GroupCoordinator implements ClassicHost {
     const { memberId, sessionTimeoutMs } = request;
     const { minSessionTimeoutMs, maxSessionTimeoutMs } = this.settings;
     let fault = this.#fault(groupId);
-    if (fault === KafkaError.NONE && (sessionTimeoutMs < minSessionTimeoutMs || sessionTimeoutMs > maxSessionTimeoutMs)) {
+    if (
+      fault === KafkaError.NONE &&
+      (sessionTimeoutMs < minSessionTimeoutMs || sessionTimeoutMs > maxSessionTimeoutMs)
+    ) {
       fault = KafkaError.INVALID_SESSION_TIMEOUT;
     }
     if (fault !== KafkaError.NONE) {
@@ -195,9 +207,15 @@ export class GroupCoordinator implements ClassicHost {
 
   sync(groupId: string, request: SyncRequest, respond: (answer: SyncAnswer) => void): void {
     const fault = this.#fault(groupId);
-    if (fault !== KafkaError.NONE) return respond(refusedSync(fault));
+    if (fault !== KafkaError.NONE) {
+      respond(refusedSync(fault));
+      return;
+    }
     const classic = this.#table.get(groupId)?.classic;
-    if (classic === undefined) return respond(refusedSync(KafkaError.UNKNOWN_MEMBER_ID));
+    if (classic === undefined) {
+      respond(refusedSync(KafkaError.UNKNOWN_MEMBER_ID));
+      return;
+    }
     classic.sync(request, respond);
   }
 
@@ -245,11 +263,20 @@ export class GroupCoordinator implements ClassicHost {
   /** Removes a group with its offsets; `respond` gets a Kafka error code. */
   delete(groupId: string, respond: (errorCode: number) => void): void {
     const fault = this.availability(groupId);
-    if (fault !== KafkaError.NONE) return respond(fault);
+    if (fault !== KafkaError.NONE) {
+      respond(fault);
+      return;
+    }
     const group = this.#table.get(groupId);
-    if (group === undefined) return respond(KafkaError.GROUP_ID_NOT_FOUND);
+    if (group === undefined) {
+      respond(KafkaError.GROUP_ID_NOT_FOUND);
+      return;
+    }
     const { classic, foreign } = group;
-    if (classic !== undefined && classic.state !== 'Empty') return respond(KafkaError.NON_EMPTY_GROUP);
+    if (classic !== undefined && classic.state !== 'Empty') {
+      respond(KafkaError.NON_EMPTY_GROUP);
+      return;
+    }
     const removed: { topic: string; partition: number }[] = [];
     for (const [topic, partitions] of group.offsets.topics()) {
       for (const partition of partitions.keys()) removed.push({ topic, partition });
@@ -262,7 +289,8 @@ export class GroupCoordinator implements ClassicHost {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
         if (group.foreign === foreign && foreign !== undefined) group.protocol = undefined;
         // Somebody may have joined meanwhile, or committed.
-        if (group.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0) this.#table.remove(groupId);
+        if (group.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0)
+          this.#table.remove(groupId);
       }
       respond(groupCode(code));
     });

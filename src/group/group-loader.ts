@@ -2,8 +2,9 @@
 import type { GroupMetadataValue } from '../protocol/generated/group-coordinator.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
-import { ClassicGroup, type ClassicHost } from './classic-group.ts';
+import { ClassicGroup } from './classic-group.ts';
 import { ClassicMember } from './classic-member.ts';
+import type { ClassicHost } from './classic-types.ts';
 import { type GroupRecord, readGroupRecord } from './group-records.ts';
 import { ForeignGroup, type Group, type GroupTable } from './group-table.ts';
 import type { OffsetsTopic } from './offsets-topic.ts';

@@ -132,7 +132,7 @@ export function groupTombstone(groupId: string): JournalRecord {
 }
 
 /** The value's body and its version, or undefined for one that is too new. */
-function valueOf<T>(
+function versionedValue<T>(
   value: Uint8Array,
   maxVersion: number,
   read: (reader: Reader, version: number) => T,
@@ -149,7 +149,7 @@ export function readGroupRecord(key: Uint8Array, value: Uint8Array | null): Grou
   if (type === ID.LegacyOffsetCommit || type === ID.OffsetCommit) {
     const { group: groupId, topic, partition } = schemas.readOffsetCommitKey(reader, KEY_VERSION);
     if (value === null) return { kind: 'offset', groupId, topic, partition, value: null };
-    const read = valueOf(value, schemas.VERSIONS.OffsetCommitValue[1], schemas.readOffsetCommitValue);
+    const read = versionedValue(value, schemas.VERSIONS.OffsetCommitValue[1], schemas.readOffsetCommitValue);
     if (read === undefined) return { kind: 'unknown', type };
     const { offset, leaderEpoch, metadata, commitTimestamp, expireTimestamp, topicId } = read;
     return {
@@ -163,7 +163,11 @@ export function readGroupRecord(key: Uint8Array, value: Uint8Array | null): Grou
   if (type === ID.GroupMetadata) {
     const { group: groupId } = schemas.readGroupMetadataKey(reader, KEY_VERSION);
     if (value === null) return { kind: 'classic', groupId, value: null };
-    const read = valueOf(value, schemas.VERSIONS.GroupMetadataValue[1], schemas.readGroupMetadataValue);
+    const read = versionedValue(
+      value,
+      schemas.VERSIONS.GroupMetadataValue[1],
+      schemas.readGroupMetadataValue,
+    );
     return read === undefined ? { kind: 'unknown', type } : { kind: 'classic', groupId, value: read };
   }
   const foreign = FOREIGN.get(type);

@@ -2,7 +2,13 @@
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { type CommittedOffset, groupTombstone, offsetRecord, offsetTombstone, ZERO_ID } from './group-records.ts';
+import {
+  type CommittedOffset,
+  groupTombstone,
+  offsetRecord,
+  offsetTombstone,
+  ZERO_ID,
+} from './group-records.ts';
 import type { Group, GroupTable } from './group-table.ts';
 import type { OffsetsTopic } from './offsets-topic.ts';
 
@@ -71,7 +77,10 @@ export class OffsetManager {
   commit(request: CommitRequest, respond: (codes: number[]) => void): void {
     const { groupId, offsets } = request;
     const fault = this.#judge(request);
-    if (fault !== KafkaError.NONE) return respond(offsets.map(() => fault));
+    if (fault !== KafkaError.NONE) {
+      respond(offsets.map(() => fault));
+      return;
+    }
     const now = this.#clock.now();
     const expireTimestamp = request.retentionTimeMs < 0 ? -1 : now + request.retentionTimeMs;
     const taken: { readonly at: OffsetToCommit; readonly committed: CommittedOffset }[] = [];
@@ -85,7 +94,10 @@ export class OffsetManager {
       });
       return KafkaError.NONE;
     });
-    if (taken.length === 0) return respond(codes);
+    if (taken.length === 0) {
+      respond(codes);
+      return;
+    }
     const records = taken.map(({ at, committed }) =>
       offsetRecord(groupId, at.topic, at.partition, committed),
     );
@@ -137,10 +149,14 @@ export class OffsetManager {
     respond: (errorCode: number, codes: number[]) => void,
   ): void {
     const group = this.#table.get(groupId);
-    if (group === undefined) return respond(KafkaError.GROUP_ID_NOT_FOUND, []);
+    if (group === undefined) {
+      respond(KafkaError.GROUP_ID_NOT_FOUND, []);
+      return;
+    }
     const { classic } = group;
     if (classic !== undefined && classic.state !== 'Empty' && !classic.usesConsumerProtocol) {
-      return respond(KafkaError.NON_EMPTY_GROUP, []);
+      respond(KafkaError.NON_EMPTY_GROUP, []);
+      return;
     }
     const records: JournalRecord[] = [];
     const removed: TopicPartition[] = [];
@@ -152,7 +168,10 @@ export class OffsetManager {
       }
       return KafkaError.NONE;
     });
-    if (records.length === 0) return respond(KafkaError.NONE, codes);
+    if (records.length === 0) {
+      respond(KafkaError.NONE, codes);
+      return;
+    }
     this.#topic.appendMany(groupId, records, (error) => {
       if (error !== KafkaError.NONE) return respond(commitCode(error), []);
       this.#remove(groupId, removed);
@@ -236,7 +255,8 @@ export class OffsetManager {
       return past(classic.stateTimestamp >= 0 ? classic.stateTimestamp : committed.commitTimestamp);
     }
     const { subscribedTopics } = classic;
-    if (classic.state !== 'Stable' || !classic.usesConsumerProtocol || subscribedTopics === undefined) return false;
+    if (classic.state !== 'Stable' || !classic.usesConsumerProtocol || subscribedTopics === undefined)
+      return false;
     return !subscribedTopics.has(topic) && past(committed.commitTimestamp);
   }
 }

@@ -6,6 +6,7 @@
  */
 import type { AppendListener, Partition } from '../log/partition.ts';
 import type { JournalRecord } from '../metadata/journal.ts';
+import { type CompressionName, compressionId } from '../protocol/compression.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import { ControlType } from '../protocol/records/control.ts';
 import { RecordBatch, readBatches } from '../protocol/records/reader.ts';
@@ -31,6 +32,8 @@ export interface OffsetsTopicParts {
   partition(index: number): Partition | undefined;
   /** Makes the topic; a Kafka error code. */
   create(): Promise<number>;
+  /** Of the batches that are appended. */
+  readonly compression: CompressionName;
   /** Something was staged: see that it is written. */
   requestTick(): void;
 }
@@ -75,7 +78,7 @@ export class OffsetsTopic implements AppendListener {
 
   /** Whether what is known of a group is all that there is, and can be added to. A missing topic holds no group. */
   isAvailable(groupId: string): boolean {
-    if (!this.exists) return true;
+    if (this.#creation !== undefined || !this.exists) return true;
     const partition = this.#partitionOf(groupId);
     return partition !== undefined && partition.offline === undefined;
   }
@@ -84,12 +87,18 @@ export class OffsetsTopic implements AppendListener {
   append(groupId: string, records: readonly JournalRecord[], done: AppendDone): void {
     const partition = this.#partitionOf(groupId);
     const fail = (code: number) => queueMicrotask(() => done(code));
-    if (partition === undefined) return fail(KafkaError.COORDINATOR_NOT_AVAILABLE);
-    const { clock } = this.#parts;
+    if (partition === undefined) {
+      fail(KafkaError.COORDINATOR_NOT_AVAILABLE);
+      return;
+    }
+    const { clock, compression } = this.#parts;
     const now = clock.now();
-    const builder = new BatchBuilder();
+    const builder = new BatchBuilder({ compression });
     for (const { key, value } of records) builder.append({ timestamp: now, key, value });
-    if (builder.uncompressedBytes > partition.config.maxMessageBytes) return fail(KafkaError.MESSAGE_TOO_LARGE);
+    if (builder.uncompressedBytes > partition.config.maxMessageBytes) {
+      fail(KafkaError.MESSAGE_TOO_LARGE);
+      return;
+    }
     const bytes = builder.build();
     const facts = {
       producerId: -1,
@@ -97,11 +106,14 @@ export class OffsetsTopic implements AppendListener {
       baseSequence: -1,
       recordCount: records.length,
       maxTimestamp: now,
-      attributes: 0,
+      attributes: compressionId(compression),
     };
     const token = this.#nextToken++;
     const rejection = partition.append(bytes, 0, bytes.length, facts, now, this, token);
-    if (rejection !== undefined) return fail(rejection.code);
+    if (rejection !== undefined) {
+      fail(rejection.code);
+      return;
+    }
     this.#waiting.set(token, done);
     this.#parts.requestTick();
   }
@@ -124,7 +136,10 @@ export class OffsetsTopic implements AppendListener {
   }
 
   onAppendFailed(token: number, error: BroadsheetError): void {
-    this.#parts.log.error({ topic: OFFSETS_TOPIC, reason: error.message }, 'records of a group were not written');
+    this.#parts.log.error(
+      { topic: OFFSETS_TOPIC, reason: error.message },
+      'records of a group were not written',
+    );
     this.#finish(token, kafkaCodeOf(error));
   }
 

@@ -34,7 +34,7 @@ function refusal(send: () => void): string {
 describe('garbage', () => {
   const frames: [string, number[], RegExp][] = [
     ['an unknown API', [3, 231, 0, 0, 0, 0, 0, 1, 255, 255], /unknown API key 999/],
-    ['an API that is not served', [0, 10, 0, 0, 0, 0, 0, 1, 255, 255], /FindCoordinator.*key 10/],
+    ['an API that is not served', [0, 67, 0, 0, 0, 0, 0, 1, 255, 255], /AllocateProducerIds.*key 67/],
     ['an unsupported version', [0, 3, 0, 99, 0, 0, 0, 1, 255, 255], /unsupported version 99 of Metadata/],
     ['a frame shorter than a header', [0], /header that does not parse/],
     ['a client id that is too long', [0, 3, 0, 1, 0, 0, 0, 1, 0, 99, 65], /header that does not parse/],
@@ -120,10 +120,21 @@ describe('ApiVersions', () => {
         [1, 4, 18],
         [2, 1, 11],
         [3, 0, 13],
+        [8, 2, 10],
+        [9, 1, 10],
+        [10, 0, 6],
+        [11, 0, 9],
+        [12, 0, 4],
+        [13, 0, 5],
+        [14, 0, 5],
+        [15, 0, 6],
+        [16, 0, 5],
         [18, 0, 5],
         [19, 2, 7],
         [20, 1, 6],
         [22, 0, 5],
+        [42, 0, 3],
+        [47, 0, 0],
       ]);
     }
   });

@@ -24,7 +24,10 @@ function handle(request: Request, broker: BrokerContext): void {
     });
     request.reply((writer) => writeDeleteGroupsResponse(writer, version, { throttleTimeMs: 0, results }));
   };
-  if (names.length === 0) return answer();
+  if (names.length === 0) {
+    answer();
+    return;
+  }
   for (const groupId of names) {
     broker.groups.delete(groupId, (code) => {
       codes.set(groupId, code);

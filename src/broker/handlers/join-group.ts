@@ -11,7 +11,6 @@
  * NOT_COORDINATOR.
  */
 import { type JoinAnswer, refusedJoin } from '../../group/classic-member.ts';
-import { kafkaCodeOf } from '../../protocol/errors.ts';
 import { readJoinGroupRequest, writeJoinGroupResponse } from '../../protocol/generated/JoinGroup.ts';
 import type { Writer } from '../../protocol/writer.ts';
 import type { BrokerContext } from '../context.ts';

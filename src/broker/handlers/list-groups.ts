@@ -39,5 +39,6 @@ export const listGroups: HandlerRow = {
   overlaps: false,
   authorisation: { operation: 'DESCRIBE', resource: 'GROUP' },
   handle,
-  failure: (writer, version, errorCode) => writeListGroupsResponse(writer, version, { errorCode, groups: [] }),
+  failure: (writer, version, errorCode) =>
+    writeListGroupsResponse(writer, version, { errorCode, groups: [] }),
 };

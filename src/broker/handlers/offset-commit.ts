@@ -59,7 +59,8 @@ function commit(
   const unavailable = broker.groups.availability(groupId);
   if (unavailable !== KafkaError.NONE) {
     refuse(asked, unavailable);
-    return answer(request, asked);
+    answer(request, asked);
+    return;
   }
   const offsets: OffsetToCommit[] = [];
   const places: { readonly codes: number[]; readonly at: number }[] = [];
@@ -88,7 +89,10 @@ function commit(
       }
     });
   }
-  if (offsets.length === 0) return answer(request, asked);
+  if (offsets.length === 0) {
+    answer(request, asked);
+    return;
+  }
   broker.groups.offsets.commit(
     {
       groupId,

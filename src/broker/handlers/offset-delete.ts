@@ -23,7 +23,10 @@ function handle(request: Request, broker: BrokerContext): void {
   const reply = (answer: OffsetDeleteResponseInput) =>
     request.reply((writer) => writeOffsetDeleteResponse(writer, version, answer));
   const unavailable = broker.groups.availability(groupId);
-  if (unavailable !== KafkaError.NONE) return reply({ errorCode: unavailable, topics: [] });
+  if (unavailable !== KafkaError.NONE) {
+    reply({ errorCode: unavailable, topics: [] });
+    return;
+  }
   const wanted: TopicPartition[] = [];
   for (const { name, partitions } of topics) {
     if (!broker.image.topicsByName.has(name)) continue;
