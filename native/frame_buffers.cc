@@ -15,7 +15,10 @@ int FrameBuffers::class_of(size_t bytes) {
 FrameBuffer FrameBuffers::take(size_t want) {
   const int which = class_of(want);
   Class& own = classes_[which];
-  if (own.free.empty()) return memory_.allocate(size_t{1} << (which + kSmallest));
+  if (own.free.empty()) {
+    ++allocated_;
+    return memory_.allocate(size_t{1} << (which + kSmallest));
+  }
   const FrameBuffer buffer = own.free.back();
   own.free.pop_back();
   own.least = std::min(own.least, own.free.size());

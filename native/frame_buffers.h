@@ -35,6 +35,8 @@ class FrameBuffers {
   void give(FrameBuffer buffer);
   // Gives up what was not needed since the last trim.
   void trim();
+  // How many were not to be had from what is kept, since the start.
+  uint64_t allocated() const { return allocated_; }
 
  private:
   struct Class {
@@ -46,6 +48,7 @@ class FrameBuffers {
   FrameMemory& memory_;
   Class classes_[kLargest - kSmallest + 1];
   size_t kept_ = 0;
+  uint64_t allocated_ = 0;
 };
 
 }  // namespace broadsheet

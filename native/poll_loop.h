@@ -130,6 +130,7 @@ class PollLoop {
 
   const LoopStats& stats() const { return stats_; }
   const SendStats& send_stats() const { return sending_.stats; }
+  uint64_t buffers_allocated() const { return buffers_.allocated(); }
 
  private:
   struct Listener {

@@ -454,6 +454,7 @@ napi_value socket_stats(napi_env env, napi_callback_info info) {
   set("bytesByCopy", sent.by_copy);
   set("bytesQueued", sent.queued);
   set("bytesPartial", stats.partial);
+  set("buffersAllocated", self->loop()->buffers_allocated());
   return result;
 }
 

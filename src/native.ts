@@ -134,6 +134,7 @@ export interface SocketAddon {
         bytesByCopy: number;
         bytesQueued: number;
         bytesPartial: number;
+        buffersAllocated: number;
       }
     | undefined;
   /** Closes all at once; the events of that are still handed out, then `closed` is called: no handle is left. */

@@ -23,6 +23,7 @@ const NOTHING: TransportStats = {
   bytesByCopy: 0,
   bytesQueued: 0,
   bytesPartial: 0,
+  buffersAllocated: 0,
 };
 
 export function nativeTransport(options: TransportOptions): Transport {

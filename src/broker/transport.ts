@@ -62,6 +62,8 @@ export interface TransportStats {
   readonly bytesQueued: number;
   /** Bytes held for frames that are not complete. */
   readonly bytesPartial: number;
+  /** Buffers for frames longer than one receive that were allocated since the start; steady traffic reuses them. */
+  readonly buffersAllocated: number;
 }
 
 export interface Transport {

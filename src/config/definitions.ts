@@ -68,6 +68,7 @@ const OWN_DEFAULTS: Record<string, string> = {
   'share.coordinator.state.topic.replication.factor': '1',
   'share.coordinator.state.topic.min.isr': '1',
   'max.decompressed.message.bytes': '104857600',
+  'socket.receive.buffer.bytes': '-1',
 };
 
 function table(list: Fact[]): ReadonlyMap<string, ConfigDefinition> {

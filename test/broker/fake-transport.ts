@@ -129,6 +129,7 @@ export class FakeTransport implements Transport {
       bytesByCopy: 0,
       bytesQueued: 0,
       bytesPartial: 0,
+      buffersAllocated: 0,
     };
   }
 

@@ -1,0 +1,142 @@
+/** What a native transport holds on to: for peers that take nothing, for large frames, for connections that are gone. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { afterEach, describe, expect, it } from 'vitest';
+import { nativeTransport } from '../../src/broker/native-transport.ts';
+import type { Transport } from '../../src/broker/transport.ts';
+import { scaled } from '../support/scale.ts';
+import { frame, lengthOnly, open, Recorder, read, until } from '../support/sockets.ts';
+
+const MIB = 1 << 20;
+const typescript = ['--import', new URL('../../scripts/typescript.js', import.meta.url).href];
+const server = fileURLToPath(new URL('../support/transport-server.ts', import.meta.url));
+
+let transport: Transport | undefined;
+let child: ChildProcess | undefined;
+let socket: Socket | undefined;
+
+afterEach(async () => {
+  socket?.destroy();
+  await transport?.close(0);
+  child?.kill('SIGKILL');
+  transport = child = socket = undefined;
+});
+
+async function begin(): Promise<Recorder> {
+  transport = nativeTransport({
+    maxFrameBytes: 8 * MIB,
+    maxQueuedBytes: MIB,
+    fetchPath: 'auto',
+    sendBufferBytes: -1,
+    receiveBufferBytes: -1,
+  });
+  const handler = new Recorder();
+  handler.transport = transport;
+  handler.keep = false;
+  const { port } = transport.listen('127.0.0.1', 0);
+  transport.start(handler);
+  socket = await open(port);
+  return handler;
+}
+
+describe('a peer that takes nothing', () => {
+  it('is closed once what is sent to it anyway fills its bound and 64 MiB', async () => {
+    const handler = await begin();
+    socket!.pause();
+    await until(() => handler.accepted.length === 1);
+    const { connection } = handler.accepted[0]!;
+    const part = Buffer.alloc(MIB, 1);
+    // All before the first flush, so that nothing of it leaves.
+    for (let i = 0; i < 66; i++) transport!.send(connection, [part]);
+    expect(transport!.stats()).toMatchObject({ connections: 1, bytesQueued: 66 * MIB });
+    transport!.send(connection, [part]);
+    expect(transport!.stats()).toMatchObject({ connections: 0, bytesQueued: 0 });
+    transport!.send(connection, [part]);
+    await until(() => handler.closed.length > 0);
+    expect(handler.closed).toEqual([{ connection, reason: 'send-overflow' }]);
+    expect(transport!.stats().bytesQueued).toBe(0);
+  });
+});
+
+describe('steady traffic of large frames', () => {
+  it('allocates a few buffers, and then none', async () => {
+    const handler = await begin();
+    handler.answer = () => [Buffer.of(1)];
+    const request = frame(Buffer.alloc(MIB, 2));
+    const exchange = async (times: number) => {
+      for (let i = 0; i < times; i++) {
+        socket!.write(request);
+        await read(socket!, 1);
+      }
+    };
+    await exchange(scaled(60, 1_000));
+    // One frame grows through at most 8 sizes of buffer and holds two at a time. Each frame needs at least one.
+    const { buffersAllocated, bytesPartial } = transport!.stats();
+    expect(buffersAllocated).toBeGreaterThan(0);
+    expect(buffersAllocated).toBeLessThanOrEqual(16);
+    expect(bytesPartial).toBe(0);
+  });
+
+  it('gives up what an idle time did not need', async () => {
+    const handler = await begin();
+    handler.answer = () => [Buffer.of(1)];
+    const request = frame(Buffer.alloc(MIB, 2));
+    const exchange = async () => {
+      socket!.write(request);
+      await read(socket!, 1);
+      return transport!.stats().buffersAllocated;
+    };
+    for (let i = 0; i < 10; i++) await exchange();
+    const before = transport!.stats().buffersAllocated;
+    // The first only notes what was free all the time.
+    transport!.closeIdle(1_000_000);
+    transport!.closeIdle(1_000_000);
+    expect(await exchange()).toBeGreaterThan(before);
+  });
+});
+
+describe('connections that are gone', () => {
+  it('leave no memory behind', async () => {
+    // A small young generation: what the heap takes meanwhile says little about what is lost.
+    child = spawn(process.execPath, ['--max-semi-space-size=1', ...typescript, server], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [text] = (await once(child.stdout!, 'data')) as [Buffer];
+    const port = Number(text);
+    const resident = () =>
+      Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child!.pid}/status`, 'utf8'))![1]) * 1024;
+    // In turns: a whole frame; a piece of a long one; a bad length; nothing.
+    const says = [
+      frame(Buffer.alloc(50_000)),
+      Buffer.concat([lengthOnly(900_000), Buffer.alloc(20_000)]),
+      lengthOnly(-1),
+      Buffer.alloc(0),
+    ];
+    const visit = (bytes: Buffer) =>
+      new Promise<void>((resolve) => {
+        const visitor = connect(port, '127.0.0.1');
+        visitor.on('error', () => {});
+        visitor.on('data', () => visitor.destroy());
+        visitor.on('connect', () => {
+          if (bytes.length === 50_004) visitor.write(bytes);
+          else visitor.end(bytes);
+        });
+        visitor.on('end', () => visitor.destroy());
+        visitor.on('close', () => resolve());
+      });
+    const visits = async (count: number) => {
+      for (let at = 0; at < count; at += 100) {
+        await Promise.all(Array.from({ length: 100 }, (_, i) => visit(says[i % says.length]!)));
+      }
+    };
+    await visits(scaled(2_000, 10_000));
+    const before = resident();
+    const count = scaled(4_000, 40_000);
+    await visits(count);
+    // Well under what one kept piece of a frame, or one kept chunk of an answer, would come to.
+    expect(resident() - before).toBeLessThan(12 * MIB);
+  });
+});
