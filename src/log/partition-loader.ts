@@ -54,7 +54,6 @@ export async function loadPartition(
     const producers = await loadProducerState(log, snapshots, {
       now,
       expirationMs: options.producerExpirationMs,
-      recall: !cleanShutdown,
     });
     return { log, epochs, producers, snapshots };
   } catch (error) {

@@ -151,26 +151,27 @@ export class ProducerSnapshots {
   }
 }
 
-/** Batches before a snapshot that are looked at for those that it left out, at least. */
-const RECALLED_BATCHES = 1000;
+/** Batches before a snapshot that are looked at for those that it left out, at least: headers only, read in about a
+ * millisecond. */
+const RECALLED_BATCHES = 500;
 
 /**
  * Producer state as of the log's end: the newest snapshot without what expired, then the headers of what comes after it.
- * Those stay until the next check even when their timestamps are old, as in Kafka: a producer that was cut off by a crash
- * is about to send its last batches again. With `recall` (after an unclean stop) the batches that the snapshot left out
- * are looked up in the log for the same reason, so that each of them is known for a duplicate.
+ * Those stay until the next check even when their timestamps are old, as in Kafka: a producer that was cut off by the stop
+ * is about to send its last batches again. For the same reason the batches that the snapshot left out are looked up in the
+ * log, so that each of them is known for a duplicate.
  */
 export async function loadProducerState(
   log: Log,
   snapshots: ProducerSnapshots,
-  options: { readonly now: number; readonly expirationMs: number; readonly recall?: boolean },
+  options: { readonly now: number; readonly expirationMs: number },
 ): Promise<ProducerState> {
   const snapshot = await snapshots.newest(log.dir);
   const entries = (snapshot?.entries ?? []).filter(
     (entry) => !isExpired(entry, options.now, options.expirationMs),
   );
   const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
-  const state = new ProducerState(options.recall ? await recallBatches(log, entries, from) : entries);
+  const state = new ProducerState(await recallBatches(log, entries, from));
   await forEachBatch(log, from, true, async (batch) => {
     if (batch.producerId < 0) return;
     const coordinatorEpoch = isMarker(batch)

@@ -126,7 +126,7 @@ describe('a directory', () => {
     const again = manager.partition('t', 0)!;
     expect([again.logStartOffset, again.highWatermark]).toEqual([3, 20]);
     expect(again.log.recovery.bytesScanned).toBe(0);
-    expect(again.producers.get(9)?.batches[0]?.lastSequence).toBe(19);
+    expect(again.producers.get(9)?.batches.at(-1)?.lastSequence).toBe(19);
     append(again, answers, 20);
     manager.commitTick();
     expect(answers.offsets.at(-1)).toBe(20);
