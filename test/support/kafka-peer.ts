@@ -4,6 +4,7 @@ import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { BrokerRefusal, Client, LATEST } from '../../src/client/client.ts';
 
 const run = promisify(execFile);
 const SHARED = fileURLToPath(new URL('../../../shared', import.meta.url));
@@ -15,6 +16,11 @@ export const PROTOCOL = process.env.BROADSHEET_PROTOCOL ?? `${SHARED}/protocol`;
 export async function command(file: string, ...args: string[]): Promise<string> {
   const { stdout } = await run(file, args, { maxBuffer: 1 << 28 });
   return stdout;
+}
+
+function refused(error: unknown): false {
+  if (error instanceof BrokerRefusal) return false;
+  throw error;
 }
 
 /** One Apache Kafka on `<dir>/data`. */
@@ -42,6 +48,17 @@ export class KafkaPeer {
   async start(...settings: string[]): Promise<void> {
     const sets = [...this.settings, ...settings].flatMap((setting) => ['--set', setting]);
     await command(KAFKA, 'start', '--dir', this.dir, '--port', String(this.port), ...sets);
+  }
+
+  /** Waits until partitions can be used: a broker that answers Metadata may not lead all of them yet. */
+  async untilLeading(partitions: Iterable<readonly [topic: string, partition: number]>): Promise<void> {
+    const client = await Client.connect(this.address);
+    for (const [topic, partition] of partitions) {
+      while (!(await client.listOffset(topic, partition, LATEST).then(() => true, refused))) {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
+    await client.close();
   }
 
   /** Formats the directory without starting on it. */
