@@ -49,11 +49,9 @@ export interface ListedGroup {
   readonly groupId: string;
   readonly protocolType: string;
   readonly state: string;
-  /** `Classic`, `Consumer`, `Share` or `Streams`. */
+  /** `classic`, `consumer`, `share` or `streams`. */
   readonly type: string;
 }
-
-const FOREIGN_PROTOCOL_TYPES = { Consumer: 'consumer', Share: 'share', Streams: 'streams' } as const;
 
 /** What a failed append of a group's record is called to members. */
 function groupCode(code: number): number {
@@ -247,15 +245,15 @@ export class GroupCoordinator implements ClassicHost {
       foreign !== undefined
         ? {
             groupId,
-            protocolType: FOREIGN_PROTOCOL_TYPES[foreign.type],
+            protocolType: foreign.type.toLowerCase(),
             state: foreign.state,
-            type: foreign.type as string,
+            type: foreign.type.toLowerCase(),
           }
         : {
             groupId,
             protocolType: classic?.protocolType ?? '',
             state: classic?.state ?? 'Empty',
-            type: 'Classic',
+            type: 'classic',
           },
     );
   }

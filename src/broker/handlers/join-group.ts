@@ -48,7 +48,7 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
     memberId: message.memberId,
     groupInstanceId: message.groupInstanceId,
     clientId,
-    clientHost: `/${request.connection.peer.remoteAddress}`,
+    clientHost: `/${request.connection.peer.remoteAddress.replace(/^::ffff:/, '')}`,
     protocolType: message.protocolType,
     // The group keeps them; the frame goes.
     protocols: message.protocols.map(({ name, metadata }) => ({ name, metadata: Buffer.from(metadata) })),

@@ -28,25 +28,31 @@ function handle(request: Request, broker: BrokerContext): void {
     return;
   }
   const wanted: TopicPartition[] = [];
+  const exists = (topic: string, partition: number) =>
+    broker.image.topicsByName.get(topic)?.partitions.has(partition) === true;
+  const codeAt = new Map<string, number>();
   for (const { name, partitions } of topics) {
-    if (!broker.image.topicsByName.has(name)) continue;
-    for (const { partitionIndex } of partitions) wanted.push({ topic: name, partition: partitionIndex });
+    for (const { partitionIndex } of partitions) {
+      if (!exists(name, partitionIndex)) continue;
+      codeAt.set(`${partitionIndex} ${name}`, wanted.length);
+      wanted.push({ topic: name, partition: partitionIndex });
+    }
   }
   broker.groups.offsets.delete(groupId, wanted, (errorCode, codes) => {
     if (errorCode !== KafkaError.NONE) return reply({ errorCode, topics: [] });
-    let next = 0;
+    const codeOf = (topic: string, partition: number) => {
+      const at = codeAt.get(`${partition} ${topic}`);
+      return at === undefined ? KafkaError.UNKNOWN_TOPIC_OR_PARTITION : codes[at]!;
+    };
     reply({
       errorCode,
-      topics: topics.map(({ name, partitions }) => {
-        const exists = broker.image.topicsByName.has(name);
-        return {
-          name,
-          partitions: partitions.map(({ partitionIndex }) => ({
-            partitionIndex,
-            errorCode: exists ? codes[next++]! : KafkaError.UNKNOWN_TOPIC_OR_PARTITION,
-          })),
-        };
-      }),
+      topics: topics.map(({ name, partitions }) => ({
+        name,
+        partitions: partitions.map(({ partitionIndex }) => ({
+          partitionIndex,
+          errorCode: codeOf(name, partitionIndex),
+        })),
+      })),
     });
   });
 }
