@@ -7,6 +7,7 @@ import { Writer } from '../../src/protocol/writer.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { type ApiVector, apiCodec, type RecordVector, recordCodec } from '../support/golden/codecs.ts';
 import { readLines } from '../support/golden/vectors.ts';
+import { mutate } from '../support/mutate.ts';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 
@@ -43,51 +44,6 @@ async function targets(): Promise<Target[]> {
     all.push({ name, version, bytes: Buffer.from(hex, 'hex'), read, write });
   }
   return all;
-}
-
-/** Numbers that length fields like least. */
-const EXTREMES = [
-  'ffffffff',
-  '7fffffff',
-  '80000000',
-  'ffffffff0f',
-  'ffffffff7f',
-  '00',
-  'ffff',
-  '7fff',
-  '8000',
-  'ffff03',
-];
-
-function mutate(original: Buffer, random: Random): Buffer {
-  let bytes = Buffer.from(original);
-  for (let times = 1 + random.int(3); times > 0; times--) {
-    const at = random.int(bytes.length + 1);
-    switch (random.int(5)) {
-      case 0:
-        if (at < bytes.length) bytes[at]! ^= 1 << random.int(8);
-        break;
-      case 1:
-        bytes = bytes.subarray(0, at);
-        break;
-      case 2: {
-        const value = Buffer.from(random.pick(EXTREMES), 'hex');
-        bytes = Buffer.concat([bytes.subarray(0, at), value, bytes.subarray(at + value.length)]);
-        break;
-      }
-      case 3: {
-        const noise = Buffer.from(Array.from({ length: 1 + random.int(6) }, () => random.int(256)));
-        bytes = Buffer.concat([bytes.subarray(0, at), noise, bytes.subarray(at)]);
-        break;
-      }
-      default: {
-        const from = random.int(bytes.length + 1);
-        const piece = bytes.subarray(from, from + random.int(32));
-        bytes = Buffer.concat([bytes.subarray(0, at), piece, bytes.subarray(at)]);
-      }
-    }
-  }
-  return bytes;
 }
 
 class Found extends Error {}
