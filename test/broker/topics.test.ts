@@ -166,6 +166,17 @@ describe('DeleteTopics', () => {
     ]);
   });
 
+  it('takes a hundred thousand names in one request', async () => {
+    await client.createTopic('t');
+    const names = Array.from({ length: 100_000 }, (_, i) => `n${i % 60_000}`);
+    const answers = await client.deleteTopics([...names, 't']);
+    const count = (errorCode: number) => answers.filter((answer) => answer.errorCode === errorCode).length;
+    expect(answers).toHaveLength(60_001);
+    expect(count(KafkaError.INVALID_REQUEST)).toBe(40_000);
+    expect(count(KafkaError.UNKNOWN_TOPIC_OR_PARTITION)).toBe(20_000);
+    expect(count(KafkaError.NONE)).toBe(1);
+  });
+
   it('does nothing when deletion is switched off', async () => {
     await broker.close();
     broker = await TestBroker.start({ 'delete.topic.enable': 'false' });

@@ -39,9 +39,16 @@ async function handle(request: Request, broker: BrokerContext): Promise<void> {
     const errorMessage = 'delete.topic.enable is false';
     return reply(references.map((reference) => ({ ...reference, errorCode, errorMessage })));
   }
-  const keys = references.map(({ name, topicId }) => `${topicId} ${name}`);
-  const repeated = new Set(keys.filter((key, at) => keys.indexOf(key) !== at));
-  const once = references.filter((_, at) => !repeated.has(keys[at]!));
+  const asked = new Map<string, { readonly reference: TopicReference; times: number }>();
+  for (const reference of references) {
+    const key = `${reference.topicId} ${reference.name}`;
+    const known = asked.get(key);
+    if (known === undefined) asked.set(key, { reference, times: 1 });
+    else known.times++;
+  }
+  const once: TopicReference[] = [];
+  const repeated: TopicReference[] = [];
+  for (const { reference, times } of asked.values()) (times === 1 ? once : repeated).push(reference);
   const deleted = once.length === 0 ? [] : await broker.topics.delete(once);
   reply([
     ...deleted.map((result) =>
@@ -54,8 +61,7 @@ async function handle(request: Request, broker: BrokerContext): Promise<void> {
             errorMessage: result.message,
           },
     ),
-    ...[...repeated].map((key) => {
-      const { name, topicId } = references[keys.indexOf(key)]!;
+    ...repeated.map(({ name, topicId }) => {
       const errorMessage = `topic ${name ?? topicId} is in the request more than once`;
       return { name, topicId, errorCode: KafkaError.INVALID_REQUEST, errorMessage };
     }),
