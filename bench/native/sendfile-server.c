@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
       if (position + (off_t)answer > st.st_size) position = 0;
       size_t left = answer;
       while (left > 0) {
-        const ssize_t n = sendfile(fd, file, &position, left < 262144 ? left : 262144);
+        const ssize_t n = sendfile(fd, file, &position, left);
         if (n <= 0) break;
         left -= n;
       }
