@@ -1,13 +1,14 @@
 /** File ranges: both paths, mixed with bytes, cold, deleted, cut short. */
 import { mkdtempSync, rmSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { nativeTransport } from '../../src/broker/native-transport.ts';
 import type { Transport } from '../../src/broker/transport.ts';
 import type { Part } from '../../src/protocol/part.ts';
 import { chill, closeSegment, openSegment } from '../support/native-files.ts';
+import { nativeTesting } from '../support/native-testing.ts';
 import { frame, open, Recorder, read, readToEnd, until } from '../support/sockets.ts';
 
 const SIZE = 8 << 20;
@@ -153,6 +154,50 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
     socket.resetAndDestroy();
     await until(() => handler.closed.length === 1);
     expect(handler.closed[0]!.reason).toBe('reset');
+  });
+});
+
+describe('sendfile of 2 MiB', () => {
+  const EAGAIN = constants.errno.EAGAIN;
+  const native = nativeTesting();
+  const SENT = 2 << 20;
+  afterEach(() => native.clearFaults());
+
+  async function sent(): Promise<{ bySendfile: number; byCopy: number }> {
+    const answer = read(socket, SENT);
+    socket.write(frame('x'));
+    expect((await answer).equals(content.subarray(0, SENT))).toBe(true);
+    const { bytesBySendfile, bytesByCopy } = transport.stats();
+    return { bySendfile: bytesBySendfile, byCopy: bytesByCopy };
+  }
+
+  beforeEach(async () => {
+    await begin('sendfile');
+    handler.answer = () => [{ segment, position: 0, length: SENT }];
+  });
+
+  it('takes a shorter piece when what a tick may send is not all warm', async () => {
+    native.setFault('preadv2', 0, 1, EAGAIN, 0);
+    expect(await sent()).toEqual({ bySendfile: SENT, byCopy: 0 });
+  });
+
+  it('waits for a read of that piece when it is cold too, and then goes on', async () => {
+    native.setFault('preadv2', 0, 2, EAGAIN, 0);
+    expect(await sent()).toEqual({ bySendfile: SENT - (256 << 10), byCopy: 256 << 10 });
+  });
+
+  it('goes on behind a call that took less', async () => {
+    native.setFault('sendfile', 0, 5, 0, 1_000);
+    expect(await sent()).toEqual({ bySendfile: SENT, byCopy: 0 });
+  });
+
+  it('closes the connection when a call fails', async () => {
+    native.setFault('sendfile', 1, 1, constants.errno.EIO, 0);
+    socket.write(frame('x'));
+    expect((await readToEnd(socket)).length).toBeLessThan(SENT);
+    await until(() => handler.closed.length === 1);
+    expect(handler.closed[0]!.reason).toBe('error');
+    expect(transport.stats().bytesQueued).toBe(0);
   });
 });
 
