@@ -107,7 +107,8 @@ Status open_listeners(const std::string& host, int port, const ListenOptions& op
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* list = nullptr;
-  const bool everywhere = host.empty() || host == "*";
+  // As in Java and Node, :: is every address of both families.
+  const bool everywhere = host.empty() || host == "*" || host == "::";
   const int error = ::getaddrinfo(everywhere ? "::" : host.c_str(), "0", &hints, &list);
   if (error != 0) {
     return Status::Of(Code::kNotFound, "listen on " + host + ": " + ::gai_strerror(error));

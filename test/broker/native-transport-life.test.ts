@@ -57,7 +57,8 @@ describe('listening', () => {
     const { transport, handler } = begin();
     const named = transport.listen('localhost', 0);
     const everywhere = transport.listen('', 0);
-    for (const { listener, port } of [named, everywhere]) {
+    const everyAddressOfBothFamilies = transport.listen('::', 0);
+    for (const { listener, port } of [named, everywhere, everyAddressOfBothFamilies]) {
       const socket = await open(port);
       socket.write(frame('x'));
       await read(socket, 5);
