@@ -23,10 +23,10 @@ import type {
   SyncRequest,
 } from './classic-types.ts';
 import { loadGroups } from './group-loader.ts';
+import type { GroupLog } from './group-log.ts';
 import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts';
 import { type ForeignGroup, type Group, GroupTable } from './group-table.ts';
 import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
-import type { OffsetsTopic } from './offsets-topic.ts';
 
 export interface GroupSettings extends ClassicSettings, OffsetSettings {
   /** group.min.session.timeout.ms and group.max.session.timeout.ms */
@@ -37,7 +37,7 @@ export interface GroupSettings extends ClassicSettings, OffsetSettings {
 }
 
 export interface CoordinatorParts {
-  readonly topic: OffsetsTopic;
+  readonly topic: GroupLog;
   readonly settings: GroupSettings;
   readonly clock: Clock;
   readonly log: Logger;
@@ -71,7 +71,7 @@ export class GroupCoordinator implements ClassicHost {
   readonly clock: Clock;
   readonly settings: GroupSettings;
   readonly offsets: OffsetManager;
-  readonly #topic: OffsetsTopic;
+  readonly #topic: GroupLog;
   readonly #log: Logger;
   readonly #table = new GroupTable();
   readonly newMemberId: (prefix: string) => string;
@@ -115,7 +115,7 @@ export class GroupCoordinator implements ClassicHost {
     this.#table.clear();
   }
 
-  /** See OffsetsTopic.prepare(). */
+  /** See GroupLog.prepare(). */
   prepare(): Promise<number> | undefined {
     return this.#topic.prepare();
   }

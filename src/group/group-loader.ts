@@ -5,9 +5,9 @@ import type { Logger } from '../runtime/logging.ts';
 import { ClassicGroup } from './classic-group.ts';
 import { ClassicMember } from './classic-member.ts';
 import type { ClassicHost } from './classic-types.ts';
+import type { GroupLog } from './group-log.ts';
 import { type GroupRecord, readGroupRecord } from './group-records.ts';
 import { ForeignGroup, type Group, type GroupTable } from './group-table.ts';
-import type { OffsetsTopic } from './offsets-topic.ts';
 
 /** Same texts come again and again; one copy of each is enough. */
 class Texts {
@@ -102,7 +102,7 @@ function replayForeign(record: GroupRecord & { kind: 'foreign' }, table: GroupTa
 
 /** Fills the table; the groups' sessions do not run yet. Records that can't be read are logged and left out. */
 export async function loadGroups(
-  topic: OffsetsTopic,
+  topic: GroupLog,
   table: GroupTable,
   host: ClassicHost,
   log: Logger,

@@ -2,6 +2,7 @@
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
+import type { GroupLog } from './group-log.ts';
 import {
   type CommittedOffset,
   groupTombstone,
@@ -10,7 +11,6 @@ import {
   ZERO_ID,
 } from './group-records.ts';
 import type { Group, GroupTable } from './group-table.ts';
-import type { OffsetsTopic } from './offsets-topic.ts';
 
 export interface OffsetSettings {
   /** offset.metadata.max.bytes; counted in UTF-16 units, as in Kafka. */
@@ -62,11 +62,11 @@ function commitCode(code: number): number {
 
 export class OffsetManager {
   readonly #table: GroupTable;
-  readonly #topic: OffsetsTopic;
+  readonly #topic: GroupLog;
   readonly #clock: Clock;
   readonly #settings: OffsetSettings;
 
-  constructor(table: GroupTable, topic: OffsetsTopic, clock: Clock, settings: OffsetSettings) {
+  constructor(table: GroupTable, topic: GroupLog, clock: Clock, settings: OffsetSettings) {
     this.#table = table;
     this.#topic = topic;
     this.#clock = clock;

@@ -14,6 +14,7 @@ import { BatchBuilder } from '../protocol/records/writer.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { AppendDone, GroupLog } from './group-log.ts';
 
 export const OFFSETS_TOPIC = '__consumer_offsets';
 
@@ -38,16 +39,20 @@ export interface OffsetsTopicParts {
   requestTick(): void;
 }
 
+/** Where a group's records are. As Kafka: the absolute value of Java's String.hashCode, and 0 for -2^31. */
+export function partitionOf(groupId: string, partitionCount: number): number {
+  const hash = javaHashCode(groupId);
+  return hash === -(2 ** 31) ? 0 : Math.abs(hash) % partitionCount;
+}
+
 /** Java's String.hashCode. */
-export function javaHashCode(text: string): number {
+function javaHashCode(text: string): number {
   let hash = 0;
   for (let i = 0; i < text.length; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0;
   return hash;
 }
 
-export type AppendDone = (errorCode: number) => void;
-
-export class OffsetsTopic implements AppendListener {
+export class OffsetsTopic implements AppendListener, GroupLog {
   readonly #parts: OffsetsTopicParts;
   readonly #waiting = new Map<number, AppendDone>();
   #nextToken = 0;
@@ -61,7 +66,6 @@ export class OffsetsTopic implements AppendListener {
     return this.#parts.partitionCount() > 0;
   }
 
-  /** Makes the topic if it is missing and resolves with an error code; undefined when there is nothing to wait for. */
   prepare(): Promise<number> | undefined {
     if (this.#creation !== undefined) return this.#creation;
     if (this.exists) return undefined;
@@ -73,17 +77,15 @@ export class OffsetsTopic implements AppendListener {
 
   #partitionOf(groupId: string): Partition | undefined {
     const count = this.#parts.partitionCount();
-    return count === 0 ? undefined : this.#parts.partition((javaHashCode(groupId) & 0x7fffffff) % count);
+    return count === 0 ? undefined : this.#parts.partition(partitionOf(groupId, count));
   }
 
-  /** Whether what is known of a group is all that there is, and can be added to. A missing topic holds no group. */
   isAvailable(groupId: string): boolean {
     if (this.#creation !== undefined || !this.exists) return true;
     const partition = this.#partitionOf(groupId);
     return partition !== undefined && partition.offline === undefined;
   }
 
-  /** Appends records of one group as one batch. `done` hears an error code, never before this returns. */
   append(groupId: string, records: readonly JournalRecord[], done: AppendDone): void {
     const partition = this.#partitionOf(groupId);
     const fail = (code: number) => queueMicrotask(() => done(code));
@@ -118,7 +120,6 @@ export class OffsetsTopic implements AppendListener {
     this.#parts.requestTick();
   }
 
-  /** Appends records of one group that need not be in one batch; `done` hears the first error. */
   appendMany(groupId: string, records: readonly JournalRecord[], done: AppendDone): void {
     let left = Math.ceil(records.length / RECORDS_PER_BATCH);
     let first: number = KafkaError.NONE;
@@ -151,7 +152,7 @@ export class OffsetsTopic implements AppendListener {
 
   // --- loading ---
 
-  /** Visits all records that count, each partition's in order: those of aborted and of open transactions do not. */
+  /** Records of aborted and of open transactions do not count. */
   async load(visit: (key: Uint8Array, value: Uint8Array | null) => void): Promise<void> {
     const count = this.#parts.partitionCount();
     let next = 0;
