@@ -245,6 +245,7 @@ export class BrokerInstance implements TransportHandler {
   onFrame(id: ConnectionId, bytes: Uint8Array, start: number, end: number): void {
     const connection = this.#connections.get(id);
     if (connection === undefined) return;
+    this.#tick.pass();
     try {
       connection.onFrame(bytes, start, end);
     } catch (error) {

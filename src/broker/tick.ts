@@ -13,6 +13,7 @@ export class Tick {
   readonly #onError: (error: unknown) => void;
   #scheduled: NodeJS.Immediate | undefined;
   #ending = false;
+  #passing = false;
   #closed = false;
 
   /** Steps run in order, again and again until none did anything; then `flush` sends. */
@@ -22,9 +23,14 @@ export class Tick {
     this.#onError = onError;
   }
 
+  /** A pass over the connections has begun: end() follows without being asked for. */
+  pass(): void {
+    this.#passing = true;
+  }
+
   /** Asks for an end of tick; many requests make one. */
   request(): void {
-    if (this.#ending || this.#closed || this.#scheduled !== undefined) return;
+    if (this.#passing || this.#ending || this.#closed || this.#scheduled !== undefined) return;
     this.#scheduled = setImmediate(() => {
       this.#scheduled = undefined;
       this.end();
@@ -34,6 +40,7 @@ export class Tick {
 
   /** Runs the steps until nothing is left to do. A step that throws is reported; the others still run. */
   end(): void {
+    this.#passing = false;
     if (this.#ending || this.#closed) return;
     if (this.#scheduled !== undefined) {
       clearImmediate(this.#scheduled);

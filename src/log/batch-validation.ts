@@ -4,7 +4,7 @@
  * call; a compressed one is unpacked here, within max.decompressed.message.bytes, and then walked by it.
  */
 import type { TopicConfig } from '../config/topic-config.ts';
-import { type Addon, addon, type SlotName, toError } from '../native.ts';
+import { type Addon, addon, toError } from '../native.ts';
 import {
   type CompressionName,
   compress,
@@ -180,18 +180,17 @@ function holdsOneBatch(bytes: Uint8Array, start: number, end: number): boolean {
 }
 
 function factsOf(results: Float64Array, slots: Addon['slots']): ProducedBatch {
-  const fact = (name: SlotName): number => results[slots[name]]!;
   return {
-    baseOffset: fact('baseOffset'),
-    lastOffset: fact('lastOffset'),
-    maxTimestamp: fact('maxTimestamp'),
-    producerId: fact('producerId'),
-    producerEpoch: fact('producerEpoch'),
-    baseSequence: fact('baseSequence'),
-    recordCount: fact('recordCount'),
-    attributes: fact('attributes'),
-    leaderEpoch: fact('leaderEpoch'),
-    sizeInBytes: fact('sizeInBytes'),
+    baseOffset: results[slots.baseOffset]!,
+    lastOffset: results[slots.lastOffset]!,
+    maxTimestamp: results[slots.maxTimestamp]!,
+    producerId: results[slots.producerId]!,
+    producerEpoch: results[slots.producerEpoch]!,
+    baseSequence: results[slots.baseSequence]!,
+    recordCount: results[slots.recordCount]!,
+    attributes: results[slots.attributes]!,
+    leaderEpoch: results[slots.leaderEpoch]!,
+    sizeInBytes: results[slots.sizeInBytes]!,
     recoded: undefined,
   };
 }
