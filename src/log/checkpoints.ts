@@ -135,8 +135,8 @@ export function partitionMetadataText(topicId: string): string {
   return `version: 0\ntopic_id: ${topicId}`;
 }
 
-/** The topic id in a `partition.metadata`. Throws CORRUPT. */
-export function parsePartitionMetadata(text: string): string {
+/** The topic id in a `partition.metadata`. Throws CORRUPT; `path` is what the error names. */
+export function parsePartitionMetadata(text: string, path = PARTITION_METADATA_FILE): string {
   const fields = new Map<string, string>();
   for (const line of text.split('\n')) {
     const colon = line.indexOf(':');
@@ -144,7 +144,7 @@ export function parsePartitionMetadata(text: string): string {
   }
   const id = fields.get('topic_id');
   if (fields.get('version') !== '0' || id === undefined || !/^[A-Za-z0-9_-]{22}$/.test(id)) {
-    throw new BroadsheetError('CORRUPT', 'partition.metadata has no version 0 and topic id');
+    throw new BroadsheetError('CORRUPT', `${path} has no version 0 and topic id`);
   }
   return id;
 }

@@ -84,9 +84,14 @@ async function loadEpochs(
     scanFrom = log.logStartOffset;
   }
   epochs.truncateFromEnd(log.writtenOffset);
-  await forEachBatch(log, scanFrom, false, (batch) => {
+  const faults = await forEachBatch(log, scanFrom, false, (batch) => {
     if (batch.leaderEpoch > (epochs.latest?.epoch ?? -1)) epochs.assign(batch.leaderEpoch, batch.baseOffset);
   });
+  for (const fault of faults)
+    logger.warn(
+      { dir: log.dir, reason: fault.message },
+      'a damaged segment tells nothing of its leader epochs',
+    );
   epochs.truncateFromStart(log.logStartOffset);
   return epochs;
 }

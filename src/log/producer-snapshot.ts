@@ -136,6 +136,10 @@ export class ProducerSnapshots {
     }
   }
 
+  warnUnread(dir: string, fault: BroadsheetError): void {
+    this.#logger.warn({ dir, reason: fault.message }, 'a damaged segment tells nothing of its producers');
+  }
+
   async write(dir: string, offset: number, bytes: Uint8Array): Promise<void> {
     await this.#files.writeAtomic(`${dir}/${snapshotName(offset)}`, bytes);
     if (this.#offsets.includes(offset)) return;
@@ -172,13 +176,14 @@ export async function loadProducerState(
   );
   const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
   const state = new ProducerState(await recallBatches(log, entries, from));
-  await forEachBatch(log, from, true, async (batch) => {
+  const faults = await forEachBatch(log, from, true, async (batch) => {
     if (batch.producerId < 0) return;
     const coordinatorEpoch = isMarker(batch)
       ? markerCoordinatorEpoch(await log.readBatches(batch.baseOffset, MARKER_READ_BYTES, log.writtenOffset))
       : -1;
     state.replay(batch, coordinatorEpoch);
   });
+  for (const fault of faults) snapshots.warnUnread(log.dir, fault);
   return state;
 }
 
@@ -208,21 +213,34 @@ async function recallBatches(
   });
 }
 
-/** Batch headers from an offset to another one (default: the log's end), a segment at a time. */
+/**
+ * Batch headers from an offset to another one (default: the log's end), a segment at a time. A segment that does not check
+ * out where nothing looks at it in a start, below the recovery point, is left out: its fault is among those returned.
+ */
 export async function forEachBatch(
   log: Log,
   from: number,
   producersOnly: boolean,
   fn: (batch: BatchInfo) => void | Promise<void>,
   end = log.writtenOffset,
-): Promise<void> {
+): Promise<BroadsheetError[]> {
+  const faults: BroadsheetError[] = [];
   const bases = log.segmentBaseOffsets();
   for (let i = 0; i < bases.length; i++) {
     const start = Math.max(from, bases[i]!);
     const upTo = Math.min(end, bases[i + 1] ?? end);
     if (start >= upTo) continue;
-    for (const batch of await log.scanBatches(start, upTo, producersOnly)) await fn(batch);
+    let batches: BatchInfo[];
+    try {
+      batches = await log.scanBatches(start, upTo, producersOnly);
+    } catch (error) {
+      if ((error as BroadsheetError).code !== 'CORRUPT') throw error;
+      faults.push(error as BroadsheetError);
+      continue;
+    }
+    for (const batch of batches) await fn(batch);
   }
+  return faults;
 }
 
 /** The coordinator epoch in an end-transaction marker's batch; -1 if the batch holds no such record. The record: length,

@@ -97,7 +97,7 @@ export async function prepareMetadataFolder(files: Files, dataDir: string): Prom
   const folder = `${dataDir}/${METADATA_FOLDER}`;
   const path = `${folder}/${PARTITION_METADATA_FILE}`;
   if (await files.exists(path)) {
-    const topicId = parsePartitionMetadata((await files.read(path, 4096)).toString('utf8'));
+    const topicId = parsePartitionMetadata((await files.read(path, 4096)).toString('utf8'), path);
     if (topicId !== METADATA_TOPIC_ID)
       throw new BroadsheetError('CORRUPT', `${path} names topic ${topicId}, not the metadata log's`);
   } else {

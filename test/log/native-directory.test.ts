@@ -187,6 +187,29 @@ describe('a directory', () => {
     await again.close(2);
   });
 
+  it('opens with what a damaged old segment still has', async () => {
+    const manager = await open();
+    const answers = new Answers();
+    const config = { segmentBytes: 400 };
+    const partition = await manager.create('t', 0, describeTopic('t-0', ID_A, config));
+    for (let sequence = 0; sequence < 20; sequence++) {
+      append(partition, answers, sequence);
+      manager.commitTick();
+    }
+    const end = partition.log.logEndOffset;
+    await manager.close(1);
+    await engine.close();
+    // The first batch of the log is no batch any more, and both its readers are made to look there.
+    const first = join(dataDir, 't-0', `${'0'.repeat(20)}.log`);
+    writeFileSync(first, readFileSync(first).fill(9, 16, 17));
+    rmSync(join(dataDir, 't-0', 'leader-epoch-checkpoint'));
+    const again = await open();
+    const opened = again.partition('t', 0);
+    expect(opened?.log.logEndOffset).toBe(end);
+    expect(opened?.producers.get(9)?.batches.at(-1)?.lastSequence).toBe(19);
+    await again.close(2);
+  });
+
   it('frees a name at once when a topic is deleted', async () => {
     const manager = await open();
     const answers = new Answers();
