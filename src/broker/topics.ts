@@ -8,7 +8,7 @@ import type { LogManager, PartitionDescription } from '../log/log-manager.ts';
 import type { ClusterMetadata, CreateTopicResult, DeleteTopicResult } from '../metadata/cluster-metadata.ts';
 import type { Refusal, TopicReference, TopicSpec } from '../metadata/controller.ts';
 import { ConfigResource, type TopicState } from '../metadata/image.ts';
-import { INTERNAL_TOPICS, topicNameFault } from '../metadata/topic-names.ts';
+import { CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topicNameFault } from '../metadata/topic-names.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
@@ -65,7 +65,8 @@ export class Topics {
     return (
       this.#parts.config.boolean('auto.create.topics.enable') &&
       topicNameFault(name) === undefined &&
-      !INTERNAL_TOPICS.has(name)
+      !INTERNAL_TOPICS.has(name) &&
+      name !== CLUSTER_METADATA_TOPIC
     );
   }
 

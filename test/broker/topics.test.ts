@@ -34,6 +34,14 @@ describe('Metadata', () => {
     expect((await client.metadata({ topics: [] }, 0)).topics.map((topic) => topic.name)).toEqual(['a', 'b']);
   });
 
+  it('does not make the topic of the metadata log', async () => {
+    const { topics } = await client.metadata({
+      topics: [{ name: '__cluster_metadata' }],
+      allowAutoTopicCreation: true,
+    });
+    expect(topics[0]!.errorCode).toBe(KafkaError.UNKNOWN_TOPIC_OR_PARTITION);
+  });
+
   it('answers by id', async () => {
     const { topicId } = await client.createTopic('t');
     const [known] = (await client.metadata({ topics: [{ topicId, name: null }] })).topics;
