@@ -73,6 +73,7 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
   });
   const groups = new GroupCoordinator({ topic, settings: groupSettings(config), clock, log });
   await groups.load();
+  groups.offsets.removeStale((name) => image.topicsByName.get(name)?.id);
   topics.onDeleted = (name) => groups.topicDeleted(name, name === OFFSETS_TOPIC);
   return groups;
 }

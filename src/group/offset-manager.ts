@@ -184,26 +184,39 @@ export class OffsetManager {
     for (const { topic, partition } of partitions) offsets?.delete(topic, partition);
   }
 
-  /** Removes what was committed for a topic that is gone, in all groups. With a topic id only what was committed for
-   * another topic of that name. */
-  topicDeleted(topic: string, isGone: (committed: CommittedOffset) => boolean = () => true): void {
+  /** Removes what was committed for a topic that is gone, in all groups. */
+  topicDeleted(topic: string): void {
     for (const { groupId, offsets } of this.#table.all()) {
-      const removed = [...(offsets.partitions(topic) ?? [])]
-        .filter(([, committed]) => isGone(committed))
-        .map(([partition]) => ({ topic, partition }));
-      if (removed.length === 0) continue;
-      const records = removed.map(({ partition }) => offsetTombstone(groupId, topic, partition));
-      this.#topic.appendMany(groupId, records, (error) => {
-        if (error === KafkaError.NONE) this.#remove(groupId, removed);
-      });
+      const partitions = [...(offsets.partitions(topic)?.keys() ?? [])];
+      this.#bury(
+        groupId,
+        partitions.map((partition) => ({ topic, partition })),
+      );
     }
   }
 
-  /** All topics that some group has committed for. */
-  topics(): Set<string> {
-    const topics = new Set<string>();
-    for (const { offsets } of this.#table.all()) for (const [topic] of offsets.topics()) topics.add(topic);
-    return topics;
+  /** Removes what was committed for topics that are gone or others now: a kill came between a topic's deletion and this.
+   * `topicId` tells the id of a topic that exists. */
+  removeStale(topicId: (topic: string) => string | undefined): void {
+    for (const { groupId, offsets } of this.#table.all()) {
+      const stale: TopicPartition[] = [];
+      for (const [topic, partitions] of offsets.topics()) {
+        const current = topicId(topic);
+        for (const [partition, committed] of partitions) {
+          if (committed.topicId !== ZERO_ID && committed.topicId !== current)
+            stale.push({ topic, partition });
+        }
+      }
+      this.#bury(groupId, stale);
+    }
+  }
+
+  #bury(groupId: string, gone: readonly TopicPartition[]): void {
+    if (gone.length === 0) return;
+    const records = gone.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
+    this.#topic.appendMany(groupId, records, (error) => {
+      if (error === KafkaError.NONE) this.#remove(groupId, gone);
+    });
   }
 
   /** Removes what was not committed again for the whole retention while nobody read it, and then groups of which

@@ -32,7 +32,7 @@ import {
 } from '../../src/protocol/generated/OffsetFetch.ts';
 import { readSyncGroupResponse, writeSyncGroupRequest } from '../../src/protocol/generated/SyncGroup.ts';
 import { TestBroker } from './test-broker.ts';
-import { TestClient } from './test-client.ts';
+import { batch, TestClient } from './test-client.ts';
 
 const FEW_PARTITIONS = { 'offsets.topic.num.partitions': '3' };
 const HOUR_MS = 3_600_000;
@@ -187,6 +187,12 @@ describe('FindCoordinator', () => {
     expect(shares.coordinators.map((c) => c.errorCode)).toEqual([0, KafkaError.INVALID_REQUEST]);
     expect((await find({ keyType: 2, key: 'g' }, 3)).errorCode).toBe(KafkaError.INVALID_REQUEST);
   });
+});
+
+it('is alone in writing to its topic', async () => {
+  await commit({ groupId: 'g' });
+  const answer = await client.produce('__consumer_offsets', batch(['value']));
+  expect(answer.errorCode).toBe(KafkaError.INVALID_TOPIC_EXCEPTION);
 });
 
 describe('offsets', () => {

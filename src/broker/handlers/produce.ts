@@ -7,14 +7,14 @@
  * - v5 adds the log start offset, v8 errors of single records and a text, v10 the current leader (always this broker, so
  *   never sent). v13 names topics by id.
  *
- * Errors, per partition: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
- * NOT_ENOUGH_REPLICAS (acks=-1 where min.insync.replicas is above 1), CORRUPT_MESSAGE, INVALID_RECORD,
- * MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
+ * Errors, per partition: INVALID_REQUIRED_ACKS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION
+ * (no name of a topic, or an internal one), NOT_ENOUGH_REPLICAS (acks=-1 where min.insync.replicas is above 1),
+ * CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
  * INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional batch without a transactional id),
  * UNSUPPORTED_VERSION (a transactional id: this version has no transactions), KAFKA_STORAGE_ERROR.
  */
 import type { Partition } from '../../log/partition.ts';
-import { topicNameFault } from '../../metadata/topic-names.ts';
+import { INTERNAL_TOPICS, topicNameFault } from '../../metadata/topic-names.ts';
 import { errorName, KafkaError } from '../../protocol/errors.ts';
 import { ProduceRequestReader, writeProduceResponse } from '../../protocol/produce.ts';
 import type { BrokerContext } from '../context.ts';
@@ -23,6 +23,8 @@ import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
 const FIRST_WITH_TOPIC_ID = 13;
+/** The one client that may write to internal topics, as in Kafka. */
+const ADMIN_CLIENT_ID = '__admin_client';
 
 /** Used up before the call that fills it returns. */
 const message = new ProduceRequestReader();
@@ -91,6 +93,14 @@ function stage(
           index,
           code,
           code === KafkaError.INVALID_TOPIC_EXCEPTION ? topicNameFault(topic)! : null,
+        );
+        continue;
+      }
+      if (INTERNAL_TOPICS.has(partition.topic) && request.clientId !== ADMIN_CLIENT_ID) {
+        produce.refuse(
+          index,
+          KafkaError.INVALID_TOPIC_EXCEPTION,
+          `${partition.topic} is written by the broker alone`,
         );
         continue;
       }
