@@ -6,13 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Client } from '../src/client/client.ts';
+import { Client, LATEST } from '../src/client/client.ts';
 import { API_FACTS } from '../src/protocol/generated/api-keys.ts';
 import { writeFetchRequest } from '../src/protocol/generated/Fetch.ts';
 import { writeRequestHeader } from '../src/protocol/generated/headers.ts';
 import { writeProduceRequest } from '../src/protocol/generated/Produce.ts';
 import { writeProduceResponse } from '../src/protocol/produce.ts';
 import { Writer } from '../src/protocol/writer.ts';
+import { BroadsheetError } from '../src/runtime/errors.ts';
 import { batchOf, recordsIn } from './batches.ts';
 import { compile, firstLine, type Measurement, spawnPinned } from './support.ts';
 
@@ -187,6 +188,19 @@ export async function framesLoad(target: Target, load: FramesLoad): Promise<Meas
 
 let topics = 0;
 
+/** Kafka tells of a leader a moment before it leads. */
+async function usable(client: Client, topic: string, partition: number): Promise<void> {
+  for (let left = 500; ; left--) {
+    try {
+      await client.listOffset(topic, partition, LATEST);
+      return;
+    } catch (error) {
+      if (!(error instanceof BroadsheetError) || left === 0) throw error;
+      await sleep(20);
+    }
+  }
+}
+
 /** Makes a topic, waits until it can be used, and deletes it when `use` is done. */
 export async function withTopic<T>(
   target: Target,
@@ -198,12 +212,7 @@ export async function withTopic<T>(
   const client = await Client.connect(`127.0.0.1:${target.port}`);
   try {
     await client.createTopics([{ name, partitions, configs: { 'file.delete.delay.ms': '0' } }]);
-    for (;;) {
-      const [topic] = (await client.metadata([name])).topics;
-      const led = topic?.partitions.filter(({ errorCode, leaderId }) => errorCode === 0 && leaderId >= 0);
-      if (led?.length === partitions) break;
-      await sleep(20);
-    }
+    for (let index = 0; index < partitions; index++) await usable(client, name, index);
     return await use(name);
   } finally {
     await client.deleteTopics([name]);
