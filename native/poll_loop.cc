@@ -403,6 +403,10 @@ void PollLoop::flush(Connection& connection) {
       wake();
     }
   }
+  if (connection.drain_mark >= 0 && connection.queue.memory_bytes() <= connection.drain_mark) {
+    connection.drain_mark = -1;
+    emit(SocketEvent::kDrained, connection.id, 0, 0, 0);
+  }
   update_interest(connection);
   if (outcome == SendOutcome::kCold) {
     std::shared_ptr<ReadAhead> read = connection.queue.take_read_ahead();
@@ -417,6 +421,13 @@ void PollLoop::read_done(double id, const std::shared_ptr<ReadAhead>& read) {
 }
 
 // ---- what the owner asks for
+
+bool PollLoop::backed_up(double id, int64_t mark) {
+  Connection* connection = find(id);
+  if (connection == nullptr || connection->queue.memory_bytes() <= mark) return false;
+  connection->drain_mark = mark;
+  return true;
+}
 
 void PollLoop::set_reading(double id, bool reading) {
   Connection* connection = find(id);

@@ -30,7 +30,8 @@ namespace broadsheet {
   X(kBadFrame, 2, "badFrame") /* buffer, start, end */                     \
   X(kEnded, 3, "ended")       /* the peer sends no more */                 \
   X(kClosed, 4, "closed")     /* start: reason */                          \
-  X(kAcceptFailed, 5, "acceptFailed") /* connection: listener, start: errno */
+  X(kAcceptFailed, 5, "acceptFailed") /* connection: listener, start: errno */ \
+  X(kDrained, 6, "drained")           /* what backed_up() asked for */
 
 #define BROADSHEET_CLOSE_REASONS(X) \
   X(kPeer, 0, "peer")               \
@@ -114,6 +115,8 @@ class PollLoop {
   void send(double connection, const uint8_t* bytes, size_t length);
   void send(double connection, std::shared_ptr<File> file, int64_t position, int64_t length);
   void flush();
+  // Whether more than `mark` bytes of answers in memory wait on it. If so, kDrained follows when they no longer do.
+  bool backed_up(double connection, int64_t mark);
   void set_reading(double connection, bool reading);
   void close_connection(double connection, bool drain);
   void fail_connection(double connection);
@@ -154,6 +157,7 @@ class PollLoop {
     bool blocked = false;    // waits for room in the socket
     bool ready = false;      // is in ready_
     bool dirty = false;      // is in dirty_
+    int64_t drain_mark = -1;  // kDrained is due at this many bytes in memory; -1: nobody asked
     bool backlog = false;    // carry holds whole frames that no tick has taken yet
     CloseReason reason = CloseReason::kLocal;  // when drained
     int64_t active_ms = 0;

@@ -388,6 +388,17 @@ napi_value socket_set_reading(napi_env env, napi_callback_info info) {
   return number(env, 0);
 }
 
+napi_value socket_backed_up(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const double connection = args.number(1, "connection");
+  const int64_t mark = args.integer(2, "mark");
+  if (!args.ok()) return args.reject();
+  SocketLoop* self = transport_of(env, args);
+  if (self == nullptr) return boolean(env, false);
+  self->take_entries();
+  return boolean(env, self->loop()->backed_up(connection, mark));
+}
+
 napi_value socket_close_connection(napi_env env, napi_callback_info info) {
   Args args(env, info);
   const double connection = args.number(1, "connection");
@@ -511,6 +522,7 @@ void init_socket_binding(napi_env env, napi_value exports) {
           {"socketTake", socket_take},
           {"socketSend", socket_send},
           {"socketFlush", socket_flush},
+          {"socketBackedUp", socket_backed_up},
           {"socketSetReading", socket_set_reading},
           {"socketCloseConnection", socket_close_connection},
           {"socketCloseIdle", socket_close_idle},

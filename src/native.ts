@@ -73,7 +73,7 @@ export interface SocketAddon {
   /** Numbers of kinds and reasons, and the place of each field in its record, counted in doubles. */
   readonly socketLayout: {
     readonly events: Readonly<
-      Record<'accepted' | 'frame' | 'badFrame' | 'ended' | 'closed' | 'acceptFailed', number>
+      Record<'accepted' | 'frame' | 'badFrame' | 'ended' | 'closed' | 'acceptFailed' | 'drained', number>
     >;
     readonly reasons: Readonly<
       Record<'peer' | 'reset' | 'idle' | 'local' | 'bad-frame' | 'send-overflow' | 'error', number>
@@ -108,6 +108,8 @@ export interface SocketAddon {
   socketSend(transport: object, connection: number, bytes: Uint8Array): number;
   /** socketTake, then writes as far as the sockets take it. */
   socketFlush(transport: object): number;
+  /** Whether more than `mark` bytes of answers in memory wait; if so, a `drained` event follows. */
+  socketBackedUp(transport: object, connection: number, mark: number): boolean;
   socketSetReading(transport: object, connection: number, reading: boolean): number;
   socketCloseConnection(transport: object, connection: number, drain: boolean): number;
   socketCloseIdle(transport: object, idleMs: number): number;

@@ -79,6 +79,7 @@ export class BrokerInstance implements TransportHandler {
       [() => (this.#logs?.commitTick().length ?? 0) > 0, () => this.#fetches.wakeReady()],
       () => transport.flush(),
       (error) => log.error({ error: String((error as Error).stack ?? error) }, 'the end of a tick failed'),
+      () => clock.monotonic(),
     );
     this.#fetches = new DelayedFetches(clock, () => this.#tick.request());
     this.#listeners = new Listeners(config, transport, log);
@@ -215,6 +216,8 @@ export class BrokerInstance implements TransportHandler {
       maxWaitingRequests: config.number('connection.max.queued.requests'),
       maxWaitingBytes: config.number('connection.max.queued.bytes'),
       requestTickEnd: () => this.#tick.request(),
+      passIsOver: () => this.#tick.passIsOver(),
+      postpone: (resume) => this.#tick.postpone(resume),
     };
   }
 
@@ -260,6 +263,10 @@ export class BrokerInstance implements TransportHandler {
   onBadFrame(id: ConnectionId, bytes: Uint8Array, start: number, end: number): void {
     const limit = this.#parts.config.number('socket.request.max.bytes');
     this.#connections.get(id)?.refuse(describeBadFrame(bytes, start, end, limit));
+  }
+
+  onDrained(id: ConnectionId): void {
+    this.#connections.get(id)?.onDrained();
   }
 
   onEnd(id: ConnectionId): void {

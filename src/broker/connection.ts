@@ -18,6 +18,9 @@ import { Request } from './request.ts';
 import type { ConnectionId, Peer, Transport } from './transport.ts';
 
 const API_VERSIONS = 18;
+/** Answers in memory that may wait to leave on one connection before its next request is begun, bytes: a peer that asks and
+ * does not read costs no more. */
+const MAX_UNSENT_BYTES = 256 * 1024;
 
 /** What a connection needs of its broker. */
 export interface ConnectionHost {
@@ -33,6 +36,10 @@ export interface ConnectionHost {
   readonly maxWaitingBytes: number;
   /** An answer was given outside of a tick: see that it is sent. */
   requestTickEnd(): void;
+  /** Whether this pass has worked long enough: what is not begun yet goes on in another one, after others were heard. */
+  passIsOver(): boolean;
+  /** Calls `resume` in another pass; once, however often it is asked. */
+  postpone(resume: () => void): void;
 }
 
 export class Connection {
@@ -47,6 +54,10 @@ export class Connection {
   readonly #waiting: Uint8Array[] = [];
   #waitingBytes = 0;
   #reading = true;
+  /** Bytes of answers handed to the transport since it was last asked what waits. */
+  #answered = 0;
+  /** The transport will say when enough has left. */
+  #backedUp = false;
   #ended = false;
   #advancing = false;
 
@@ -110,7 +121,33 @@ export class Connection {
     }
   }
 
+  readonly #resume = (): void => {
+    this.advance();
+    this.#closeIfDone();
+  };
+
+  /** What was sent to the peer has left, but for little. */
+  onDrained(): void {
+    this.#backedUp = false;
+    this.#answered = 0;
+    this.#resume();
+  }
+
+  /** Whether the peer leaves its answers unread, or others have waited long enough. */
+  #mustRest(): boolean {
+    if (this.#backedUp) return true;
+    if (this.#answered > MAX_UNSENT_BYTES) {
+      this.#backedUp = this.host.transport.isBackedUp(this.id, MAX_UNSENT_BYTES);
+      if (this.#backedUp) return true;
+      this.#answered = 0;
+    }
+    if (!this.host.passIsOver()) return false;
+    this.host.postpone(this.#resume);
+    return true;
+  }
+
   #mayBegin(bytes: Uint8Array, start: number, end: number): boolean {
+    if (this.#mustRest()) return false;
     const last = this.#active.at(-1);
     if (last === undefined) return true;
     if (!last.row.overlaps || !last.ordered || this.#active.length >= this.host.maxWaitingRequests)
@@ -275,6 +312,7 @@ export class Connection {
     // The first part is the Writer's memory from its start on.
     writer.patchInt32(0, length - 4);
     request.state = 'done';
+    for (const part of parts) if (part instanceof Uint8Array) this.#answered += part.length;
     this.host.transport.send(this.id, parts);
     this.#active.shift();
     this.#settle();
@@ -292,16 +330,22 @@ export class Connection {
       return;
     }
     request.state = 'done';
-    if (answer !== undefined) this.host.transport.send(this.id, [answer]);
+    this.#send(answer);
     this.#active.shift();
     this.#settle();
+  }
+
+  #send(answer: Uint8Array | undefined): void {
+    if (answer === undefined) return;
+    this.#answered += answer.length;
+    this.host.transport.send(this.id, [answer]);
   }
 
   /** Sends what was held behind the request that is done, then goes on. */
   #settle(): void {
     for (let next = this.#active[0]; next?.state === 'held'; next = this.#active[0]) {
       next.state = 'done';
-      if (next.heldAnswer !== undefined) this.host.transport.send(this.id, [next.heldAnswer]);
+      this.#send(next.heldAnswer);
       this.#active.shift();
     }
     this.host.requestTickEnd();

@@ -146,6 +146,10 @@ class NativeTransport implements Transport {
     this.#native.socketFlush(this.#shared.transport);
   }
 
+  isBackedUp(connection: ConnectionId, mark: number): boolean {
+    return this.#native.socketBackedUp(this.#shared.transport, connection, mark);
+  }
+
   setReading(connection: ConnectionId, reading: boolean): void {
     this.#native.socketSetReading(this.#shared.transport, connection, reading);
   }
@@ -224,6 +228,9 @@ class NativeTransport implements Transport {
             if (this.#shut.has(connection)) break;
             if (handler.onEnd !== undefined) handler.onEnd(connection);
             else this.closeConnection(connection, true);
+            break;
+          case kind.drained:
+            handler.onDrained?.(connection);
             break;
           case kind.closed:
             if (--this.#connections === 0) this.#onDrained?.();

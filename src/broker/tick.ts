@@ -7,25 +7,60 @@
 /** One step of a tick's end. Returns true when it did something that may give earlier steps new work. */
 export type TickStep = () => boolean;
 
+/** How long one pass works on requests before it sends what it has and hears others, ms. */
+const PASS_MS = 50;
+
 export class Tick {
   readonly #steps: readonly TickStep[];
   readonly #flush: () => void;
   readonly #onError: (error: unknown) => void;
+  readonly #monotonic: () => number;
+  /** When this pass was first asked whether it is over. */
+  #begun: number | undefined;
+  readonly #postponed = new Set<() => void>();
+  #resuming: NodeJS.Immediate | undefined;
   #scheduled: NodeJS.Immediate | undefined;
   #ending = false;
   #passing = false;
   #closed = false;
 
   /** Steps run in order, again and again until none did anything; then `flush` sends. */
-  constructor(steps: readonly TickStep[], flush: () => void, onError: (error: unknown) => void) {
+  constructor(
+    steps: readonly TickStep[],
+    flush: () => void,
+    onError: (error: unknown) => void,
+    monotonic: () => number,
+  ) {
     this.#steps = steps;
     this.#flush = flush;
     this.#onError = onError;
+    this.#monotonic = monotonic;
   }
 
   /** A pass over the connections has begun: end() follows without being asked for. */
   pass(): void {
     this.#passing = true;
+  }
+
+  /** Whether the pass has lasted long enough; asked before a request is begun. */
+  passIsOver(): boolean {
+    const now = this.#monotonic();
+    this.#begun ??= now;
+    return now - this.#begun > PASS_MS;
+  }
+
+  /** Runs `resume` in a pass of its own, after sockets were heard again. */
+  postpone(resume: () => void): void {
+    if (this.#closed) return;
+    this.#postponed.add(resume);
+    this.#resuming ??= setImmediate(() => {
+      this.#resuming = undefined;
+      const due = [...this.#postponed];
+      this.#postponed.clear();
+      for (const each of due) each();
+      this.end();
+      this.#flush();
+    });
   }
 
   /** Asks for an end of tick; many requests make one. */
@@ -41,6 +76,7 @@ export class Tick {
   /** Runs the steps until nothing is left to do. A step that throws is reported; the others still run. */
   end(): void {
     this.#passing = false;
+    this.#begun = undefined;
     if (this.#ending || this.#closed) return;
     if (this.#scheduled !== undefined) {
       clearImmediate(this.#scheduled);
@@ -66,6 +102,9 @@ export class Tick {
   close(): void {
     this.#closed = true;
     if (this.#scheduled !== undefined) clearImmediate(this.#scheduled);
+    if (this.#resuming !== undefined) clearImmediate(this.#resuming);
     this.#scheduled = undefined;
+    this.#resuming = undefined;
+    this.#postponed.clear();
   }
 }

@@ -33,6 +33,8 @@ export interface TransportHandler {
    * closeConnection(connection, true) once it has given the last one; onClose('peer') follows. Without this method the
    * transport closes the connection after what this tick sends. */
   onEnd?(connection: ConnectionId): void;
+  /** Of what isBackedUp() was true for, no more than the mark waits any longer. */
+  onDrained?(connection: ConnectionId): void;
   /** No descriptor was to be had for a new connection: accepting rests for a moment. Once, until it works again. */
   onAcceptFailed?(listener: number, error: BroadsheetError): void;
   onClose(connection: ConnectionId, reason: CloseReason): void;
@@ -78,6 +80,9 @@ export interface Transport {
   send(connection: ConnectionId, parts: readonly Part[]): void;
   /** Writes what is queued as far as sockets take it. A tick does this by itself; callers outside one do it. */
   flush(): void;
+  /** Whether more than `mark` bytes of answers wait on a connection, file ranges not counted: they cost no memory. If so,
+   * onDrained follows once they don't. */
+  isBackedUp(connection: ConnectionId, mark: number): boolean;
   /** Stops reading a connection, or goes on: the bound on requests that wait. Frames that this tick already found are
    * still handed out. */
   setReading(connection: ConnectionId, reading: boolean): void;

@@ -15,6 +15,9 @@ export class FakePeer {
   readonly received: Buffer[] = [];
   closed: CloseReason | undefined;
   reading = true;
+  /** Reads nothing: answers pile up, counted. */
+  stalled = false;
+  unread = 0;
 
   constructor(id: ConnectionId) {
     this.id = id;
@@ -69,6 +72,13 @@ export class FakeTransport implements Transport {
     this.hangUp(peer, 'bad-frame');
   }
 
+  /** The peer takes all that waits for it. */
+  drain(peer: FakePeer): void {
+    peer.unread = 0;
+    this.#handler!.onDrained?.(peer.id);
+    this.#handler!.onTickEnd();
+  }
+
   end(peer: FakePeer): void {
     this.#handler!.onEnd?.(peer.id);
   }
@@ -101,11 +111,17 @@ export class FakeTransport implements Transport {
     );
     if (bytes.readInt32BE(0) !== bytes.length - 4) throw new Error('a frame whose length is wrong');
     const peer = this.peers.get(connection);
-    if (peer?.closed === undefined) peer?.received.push(bytes.subarray(4));
+    if (peer === undefined || peer.closed !== undefined) return;
+    peer.received.push(bytes.subarray(4));
+    if (peer.stalled) peer.unread += bytes.length;
   }
 
   flush(): void {
     this.flushes++;
+  }
+
+  isBackedUp(connection: ConnectionId, mark: number): boolean {
+    return (this.peers.get(connection)?.unread ?? 0) > mark;
   }
 
   setReading(connection: ConnectionId, reading: boolean): void {

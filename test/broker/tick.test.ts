@@ -20,6 +20,7 @@ describe('the end of a tick', () => {
       ],
       () => calls.push('flush'),
       () => {},
+      () => 0,
     );
     tick.end();
     expect(calls).toEqual(['commit', 'wake', 'commit', 'wake', 'commit', 'wake', 'commit', 'wake']);
@@ -36,6 +37,7 @@ describe('the end of a tick', () => {
       ],
       () => calls.push('flush'),
       () => {},
+      () => 0,
     );
     tick.request();
     tick.request();
@@ -63,6 +65,7 @@ describe('the end of a tick', () => {
       ],
       () => {},
       (error) => errors.push(error),
+      () => 0,
     );
     tick.end();
     expect([String(errors[0]), ran]).toEqual(['Error: broken', true]);
@@ -79,6 +82,7 @@ describe('the end of a tick', () => {
       ],
       () => {},
       () => {},
+      () => 0,
     );
     tick.request();
     tick.close();
@@ -86,5 +90,32 @@ describe('the end of a tick', () => {
     tick.end();
     await turn();
     expect(steps).toBe(0);
+  });
+
+  it('is over after a while, and what is postponed runs in a pass of its own, once', async () => {
+    let now = 0;
+    const calls: string[] = [];
+    const tick = new Tick(
+      [],
+      () => calls.push('flush'),
+      () => {},
+      () => now,
+    );
+    const resume = () => calls.push(tick.passIsOver() ? 'over' : 'resumed');
+    expect(tick.passIsOver()).toBe(false);
+    now += 1000;
+    expect(tick.passIsOver()).toBe(true);
+    tick.postpone(resume);
+    tick.postpone(resume);
+    tick.end();
+    expect(tick.passIsOver()).toBe(false);
+    tick.end();
+    expect(calls).toEqual([]);
+    await turn();
+    expect(calls).toEqual(['resumed', 'flush']);
+    tick.postpone(resume);
+    tick.close();
+    await turn();
+    expect(calls).toHaveLength(2);
   });
 });
