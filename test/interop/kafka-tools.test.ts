@@ -23,6 +23,11 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
+/** For whoever reads the log of a full run. */
+function print(line: string): void {
+  if (FULL_SIZE) process.stdout.write(`${line}\n`);
+}
+
 function tool(name: string, ...args: (string | number)[]) {
   return outputs(KAFKA, ['tool', name, '--bootstrap-server', broker.address, ...args.map(String)]);
 }
@@ -67,8 +72,17 @@ async function expectAllRead(): Promise<void> {
       bytes: PERF_RECORDS * (PERF_BYTES + 1),
     });
   }
+  // A new group each time, which joins and reads from the start.
+  const args = ['--topic', 'perf', '--num-records', PERF_RECORDS, '--group', `perf-${Date.now()}`, '--timeout', 60_000];
+  const { stdout } = await tool('consumer-perf-test', ...args, '--hide-header');
+  const line = stdout.trim().split('\n').at(-1) ?? '';
+  print(`consumer-perf-test: ${line}`);
+  // start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, ...
+  const figures = line.split(', ');
+  expect(Number(figures[4]), stdout).toBe(PERF_RECORDS);
+  expect(Number(figures[2])).toBeCloseTo((PERF_RECORDS * PERF_BYTES) / 2 ** 20, 2);
   const ends = (await tool('get-offsets', '--time', 'latest')).stdout.trim().split('\n').sort();
-  expect(ends).toEqual([
+  expect(ends.filter((end) => !end.startsWith('__consumer_offsets:'))).toEqual([
     `console:0:${CONSOLE_RECORDS}`,
     `perf-lz4:0:${PERF_RECORDS}`,
     `perf:0:${PERF_RECORDS}`,
@@ -124,7 +138,7 @@ describe("Kafka's tools", () => {
       '--command-property',
       `compression.type=${codec}`,
     );
-    if (FULL_SIZE) process.stdout.write(`${stdout.trim().split('\n').at(-1)}\n`);
+    print(`producer-perf-test, ${codec}: ${stdout.trim().split('\n').at(-1)}`);
     expect(stdout.trim().split('\n').at(-1)).toMatch(new RegExp(`^${PERF_RECORDS} records sent`));
   });
 

@@ -27,13 +27,19 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** Codec of the first batch in the topic's log: bits 0 to 2 of its attributes. */
-function storedCodec(topic: string): number {
-  const header = Buffer.alloc(61);
+/** Codecs of the first batches in the topic's log: bits 0 to 2 of their attributes. */
+function storedCodecs(topic: string): Set<number> {
+  const bytes = Buffer.alloc(4 * MIB);
   const file = openSync(join(data, `${topic}-0`, `${'0'.repeat(20)}.log`), 'r');
-  readSync(file, header);
+  const length = readSync(file, bytes);
   closeSync(file);
-  return header.readInt16BE(21) & 7;
+  const codecs = new Set<number>();
+  for (let at = 0; at + 61 <= length; at += 12 + bytes.readInt32BE(at + 8)) {
+    codecs.add(bytes.readInt16BE(at + 21) & 7);
+  }
+  // librdkafka leaves a batch as it is where compression does not pay.
+  codecs.delete(0);
+  return codecs;
 }
 
 describe('kcat', () => {
@@ -57,7 +63,7 @@ describe('kcat', () => {
       text,
     ]);
     expect(await kcatRead(broker.address, `text-${codec}`)).toEqual(sent);
-    expect(storedCodec(`text-${codec}`)).toBe(CODECS.indexOf(codec));
+    expect([...storedCodecs(`text-${codec}`)]).toEqual(codec === 'none' ? [] : [CODECS.indexOf(codec)]);
   });
 
   it('reads the same bytes after SIGKILL', async () => {
