@@ -73,7 +73,16 @@ async function expectAllRead(): Promise<void> {
     });
   }
   // A new group each time, which joins and reads from the start.
-  const args = ['--topic', 'perf', '--num-records', PERF_RECORDS, '--group', `perf-${Date.now()}`, '--timeout', 60_000];
+  const args = [
+    '--topic',
+    'perf',
+    '--num-records',
+    PERF_RECORDS,
+    '--group',
+    `perf-${Date.now()}`,
+    '--timeout',
+    60_000,
+  ];
   const { stdout } = await tool('consumer-perf-test', ...args, '--hide-header');
   const line = stdout.trim().split('\n').at(-1) ?? '';
   print(`consumer-perf-test: ${line}`);

@@ -6,8 +6,7 @@ import { KAFKA } from './kafka-peer.ts';
 
 /** How many files go to one run. */
 const FILES = 200;
-const FAULT =
-  /Mismatch|mismatch|corrupt|[Ii]nvalid|isvalid: false|Exception|not found|out of order/;
+const FAULT = /Mismatch|mismatch|corrupt|[Ii]nvalid|isvalid: false|Exception|not found|out of order/;
 /** Printed, under the heading "Non-consecutive offsets", for any segment that does not begin at 0, also for Kafka's own. */
 const HARMLESS = / -1 is followed by /;
 
