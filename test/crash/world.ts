@@ -36,18 +36,22 @@ export class World {
   readonly #random: Random;
   readonly #targets: Target[] = [];
   readonly producers: Producer[];
-  readonly #passing: Passing[] = Array.from({ length: 4 }, (_, i) => ({
-    name: `passing-${i}`,
-    state: 'gone',
-    acked: 0,
-    life: 0,
-  }));
+  readonly #topics: readonly Fixed[];
+  readonly #passing: Passing[];
   readonly #producerIds = new Set<number>();
   readonly faults: string[] = [];
 
-  constructor(random: Random) {
+  /** Several share a broker by prefixes of their topics' names. */
+  constructor(random: Random, prefix = '') {
     this.#random = random;
-    for (const { name, partitions } of TOPICS) {
+    this.#topics = TOPICS.map((topic) => ({ ...topic, name: `${prefix}${topic.name}` }));
+    this.#passing = Array.from({ length: 4 }, (_, i) => ({
+      name: `${prefix}passing-${i}`,
+      state: 'gone',
+      acked: 0,
+      life: 0,
+    }));
+    for (const { name, partitions } of this.#topics) {
       for (let partition = 0; partition < partitions; partition++) {
         this.#targets.push({ topic: name, partition, model: new PartitionModel() });
       }
@@ -72,7 +76,7 @@ export class World {
 
   async createTopics(address: string): Promise<void> {
     const client = await Client.connect(address);
-    await client.createTopics(TOPICS);
+    await client.createTopics(this.#topics);
     await client.close();
   }
 
