@@ -49,7 +49,8 @@ export class Tick {
     return now - this.#begun > PASS_MS;
   }
 
-  /** Runs `resume` in a pass of its own, after sockets were heard again. */
+  /** Runs `resume` in a pass of its own, after sockets were heard again. Those for which that pass has no time come first
+   * in the next one. */
   postpone(resume: () => void): void {
     if (this.#closed) return;
     this.#postponed.add(resume);
@@ -57,7 +58,12 @@ export class Tick {
       this.#resuming = undefined;
       const due = [...this.#postponed];
       this.#postponed.clear();
-      for (const each of due) each();
+      this.#begun = this.#monotonic();
+      let ran = 0;
+      while (ran < due.length && (ran === 0 || !this.passIsOver())) due[ran++]!();
+      const again = [...this.#postponed];
+      this.#postponed.clear();
+      for (const each of [...due.slice(ran), ...again]) this.postpone(each);
       this.end();
       this.#flush();
     });

@@ -118,4 +118,29 @@ describe('the end of a tick', () => {
     await turn();
     expect(calls).toHaveLength(2);
   });
+
+  it('resumes first whom the last pass had no time for', async () => {
+    let now = 0;
+    const calls: string[] = [];
+    const tick = new Tick(
+      [],
+      () => {},
+      () => {},
+      () => now,
+    );
+    const greedy = () => {
+      calls.push('greedy');
+      now += 1000;
+      tick.postpone(greedy);
+    };
+    const other = () => {
+      if (tick.passIsOver()) tick.postpone(other);
+      else calls.push('other');
+    };
+    tick.postpone(greedy);
+    tick.postpone(other);
+    for (let i = 0; i < 4; i++) await turn();
+    tick.close();
+    expect(calls.slice(0, 3)).toEqual(['greedy', 'other', 'greedy']);
+  });
 });
