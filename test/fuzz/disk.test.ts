@@ -17,7 +17,7 @@ import { seedOf } from '../support/seed.ts';
 import { until } from '../support/sockets.ts';
 import { DiskFuzzer, type PartitionFacts, streamOf } from './disk-fuzzer.ts';
 
-const ROUNDS = scaled(20, 1000);
+const ROUNDS = scaled(12, 1000);
 const PARTITIONS = [
   { topic: 'small', partition: 0 },
   { topic: 'small', partition: 1 },
