@@ -10,7 +10,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { seedOf } from '../support/seed.ts';
-import { tear } from './tear.ts';
+import { lastSegment, tear } from './tear.ts';
 import { Victim } from './victim.ts';
 import { World } from './world.ts';
 
@@ -137,6 +137,11 @@ describe('a broker that is killed', () => {
     const { partition, model } = world.targets.find((target) => target.topic === topic)!;
     // The canary: the last acknowledged record goes the way that only unacknowledged ones may go.
     const folder = join(dataDir, `${topic}-${partition}`);
+    // A segment that was begun at the kill holds nothing that was acknowledged: it goes first.
+    for (let last = lastSegment(folder); last !== undefined && last.base > model.ackedEnd - 1; ) {
+      rmSync(last.path);
+      last = lastSegment(folder);
+    }
     const damage = [...Array(20).keys()].map((seed) => tear(folder, model.ackedEnd - 1, new Random(seed)));
     expect(damage.join()).toContain('cut');
     await world.verify(await test.start().address(), false);

@@ -5,7 +5,7 @@ import type { Random } from '../support/random.ts';
 
 const OVERHEAD = 12;
 
-function lastSegment(folder: string): { path: string; base: number } | undefined {
+export function lastSegment(folder: string): { path: string; base: number } | undefined {
   const name = readdirSync(folder)
     .filter((each) => /^\d{20}\.log$/.test(each))
     .sort()
