@@ -133,10 +133,15 @@ describe('connections that are gone', () => {
       }
     };
     await visits(scaled(2_000, 10_000));
-    const before = resident();
     const count = scaled(4_000, 40_000);
-    await visits(count);
+    const growth: number[] = [];
+    // What is lost is lost in each round; what the heap happens to take is not.
+    for (let round = 0; round < 4 && !growth.some((bytes) => bytes < 12 * MIB); round++) {
+      const before = resident();
+      await visits(count);
+      growth.push(resident() - before);
+    }
     // Well under what one kept piece of a frame, or one kept chunk of an answer, would come to.
-    expect(resident() - before).toBeLessThan(12 * MIB);
+    expect(Math.min(...growth)).toBeLessThan(12 * MIB);
   });
 });
