@@ -55,9 +55,20 @@ export class Topics {
   readonly #autoCreations = new Map<string, Promise<number>>();
   /** Told of every topic that is deleted, when its name is no longer known. */
   onDeleted: ((name: string) => void) | undefined;
+  readonly #listeners: ((name: string) => void)[] = [];
 
   constructor(parts: TopicsParts) {
     this.#parts = parts;
+  }
+
+  /** `listener` is called with a topic's name after the topic was made, was deleted or got more partitions: the image says
+   * so then, and new partitions can be used. */
+  onChanged(listener: (name: string) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  #changed(names: Iterable<string>): void {
+    for (const name of names) for (const listener of this.#listeners) listener(name);
   }
 
   /** Whether a topic that a client only named may be made. */
@@ -122,6 +133,7 @@ export class Topics {
     if (created.length === 0) return results;
     const folders = this.#occupy(created, this.#makeFolders(created));
     const failures = await folders;
+    this.#changed(created.filter((name) => !failures.has(name)));
     return results.map((result) => {
       const failure = failures.get(result.name);
       if (failure === undefined) return result;
@@ -188,6 +200,7 @@ export class Topics {
     const names = results.flatMap((result) => (result.ok ? [result.name] : []));
     if (names.length === 0) return results;
     for (const name of names) this.onDeleted?.(name);
+    this.#changed(names);
     const removal = async () => {
       // Out of service at once; the folders are renamed when the records can no longer be lost.
       await metadata.durable();
