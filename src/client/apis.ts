@@ -11,6 +11,10 @@ import { readCreateTopicsResponse, writeCreateTopicsRequest } from '../protocol/
 import { readDeleteTopicsResponse, writeDeleteTopicsRequest } from '../protocol/generated/DeleteTopics.ts';
 import { readFetchResponse, writeFetchRequest } from '../protocol/generated/Fetch.ts';
 import {
+  readFindCoordinatorResponse,
+  writeFindCoordinatorRequest,
+} from '../protocol/generated/FindCoordinator.ts';
+import {
   readInitProducerIdResponse,
   writeInitProducerIdRequest,
 } from '../protocol/generated/InitProducerId.ts';
@@ -47,6 +51,7 @@ export const APIS = {
   createTopics: api(ApiKey.CreateTopics, writeCreateTopicsRequest, readCreateTopicsResponse),
   deleteTopics: api(ApiKey.DeleteTopics, writeDeleteTopicsRequest, readDeleteTopicsResponse),
   fetch: api(ApiKey.Fetch, writeFetchRequest, readFetchResponse),
+  findCoordinator: api(ApiKey.FindCoordinator, writeFindCoordinatorRequest, readFindCoordinatorResponse),
   initProducerId: api(ApiKey.InitProducerId, writeInitProducerIdRequest, readInitProducerIdResponse),
   listOffsets: api(ApiKey.ListOffsets, writeListOffsetsRequest, readListOffsetsResponse),
   metadata: api(ApiKey.Metadata, writeMetadataRequest, readMetadataResponse),

@@ -1,6 +1,6 @@
 /**
  * A small client of any Kafka broker: for the command line and for tests. It asks for metadata, follows leaders, and shows
- * what it gets; it does not retry, batch or balance.
+ * what it gets; it does not retry, batch or balance: producer.ts, fetcher.ts and group-member.ts do.
  */
 
 import { errorName } from '../protocol/errors.ts';
@@ -13,7 +13,8 @@ import type { ProduceResponsePartitionProduceResponse } from '../protocol/genera
 import type { RecordView } from '../protocol/records/batch.ts';
 import { BatchBuilder, type BatchOptions, type NewRecord } from '../protocol/records/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { APIS } from './apis.ts';
+import { type Address, addressText, parseAddresses } from './address.ts';
+import { APIS, type Api } from './apis.ts';
 import { Connection } from './connection.ts';
 import { decodeFetched } from './fetched.ts';
 
@@ -64,7 +65,14 @@ export interface NewTopic {
   readonly name: string;
   /** Default: the broker's. */
   readonly partitions?: number;
+  readonly replicationFactor?: number;
   readonly configs?: Readonly<Record<string, string>>;
+}
+
+export interface CallOptions {
+  /** Default: whichever broker is connected. */
+  readonly to?: Connection;
+  readonly timeoutMs?: number;
 }
 
 /** Special timestamps of listOffsets(). */
@@ -78,32 +86,31 @@ const BROKER_DEFAULT = -1;
 const REQUEST_TIMEOUT_MS = 30_000;
 const FETCH_BYTES = 16 * 1024 * 1024;
 const FIRST_PRODUCE_BY_ID = 13;
-const FIRST_FETCH_BY_ID = 13;
+export const FIRST_FETCH_BY_ID = 13;
 /** From here on topics are named one by one, with name or id; below by a list of names. */
 const FIRST_DELETE_BY_STATE = 6;
 const NO_TOPIC_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
 
 export class Client {
   readonly #options: ClientOptions;
-  readonly #bootstrap: Connection;
+  readonly #addresses: readonly Address[];
+  #bootstrap: Connection;
   readonly #connections = new Map<string, Promise<Connection>>();
   readonly #topics = new Map<string, MetadataResponseTopic>();
   #brokers: MetadataResponse['brokers'] = [];
+  #closed = false;
 
-  private constructor(bootstrap: Connection, options: ClientOptions) {
+  private constructor(bootstrap: Connection, addresses: readonly Address[], options: ClientOptions) {
     this.#bootstrap = bootstrap;
+    this.#addresses = addresses;
     this.#options = options;
   }
 
-  /** Connects to `host:port` and asks for its versions. Throws IO, TIMEOUT. */
+  /** Connects to the first of `host:port,...` that answers, and asks for its versions. Throws INVALID_ARGUMENT, IO,
+   * TIMEOUT, MALFORMED. */
   static async connect(bootstrap: string, options: ClientOptions = {}): Promise<Client> {
-    const colon = bootstrap.lastIndexOf(':');
-    const port = Number(bootstrap.slice(colon + 1));
-    const host = bootstrap.slice(0, colon).replace(/^\[|\]$/g, '');
-    if (colon < 1 || !Number.isInteger(port)) {
-      throw new BroadsheetError('INVALID_ARGUMENT', `not host:port: ${bootstrap}`);
-    }
-    return new Client(await open(host, port, options), options);
+    const addresses = parseAddresses(bootstrap);
+    return new Client(await openFirst(addresses, options), addresses, options);
   }
 
   /** The connection that was made first: for requests that have no helper here. */
@@ -111,16 +118,30 @@ export class Client {
     return this.#bootstrap;
   }
 
+  /** Sends a request to a broker, in the newest version of both sides that the options allow. The body may depend on it.
+   * Throws as Connection.request does. */
+  async request<Request, Response>(
+    call: Api<Request, Response>,
+    body: Request | ((version: number) => Request),
+    options: CallOptions = {},
+  ): Promise<Response> {
+    const connection = options.to ?? (await this.anyBroker());
+    const version = this.versionFor(connection, call.key);
+    const built = typeof body === 'function' ? (body as (version: number) => Request)(version) : body;
+    return connection.request(call, built, { version, timeoutMs: options.timeoutMs });
+  }
+
+  /** The version that requests of this client to this broker have. Throws UNSUPPORTED. */
+  versionFor(connection: Connection, key: number): number {
+    return Math.min(connection.versionOf(key), this.#options.maxVersions?.[key] ?? Number.POSITIVE_INFINITY);
+  }
+
   /** All topics, or those named; error codes of topics are left in. */
   async metadata(topics: readonly string[] | null = null, autoCreate = false): Promise<MetadataResponse> {
-    const response = await this.#bootstrap.request(
-      APIS.metadata,
-      {
-        topics: topics === null ? null : topics.map((name) => ({ name })),
-        allowAutoTopicCreation: autoCreate,
-      },
-      { version: this.#version(this.#bootstrap, ApiKey.Metadata) },
-    );
+    const response = await this.request(APIS.metadata, {
+      topics: topics === null ? null : topics.map((name) => ({ name })),
+      allowAutoTopicCreation: autoCreate,
+    });
     this.#brokers = response.brokers;
     for (const topic of response.topics) {
       if (topic.name !== null && topic.errorCode === 0) this.#topics.set(topic.name, topic);
@@ -128,18 +149,43 @@ export class Client {
     return response;
   }
 
+  /** What is known of a topic, asked for if nothing is. Throws BROKER_REFUSED. */
+  async topic(name: string, autoCreate = false): Promise<MetadataResponseTopic> {
+    const known = this.#topics.get(name);
+    if (known !== undefined) return known;
+    const { topics } = await this.metadata([name], autoCreate);
+    const errorCode = topics[0]?.errorCode ?? 0;
+    if (errorCode !== 0) throw new BrokerRefusal(errorCode, `topic ${name}`);
+    const topic = this.#topics.get(name);
+    if (topic === undefined) throw new BroadsheetError('MALFORMED', `the response lacks topic ${name}`);
+    return topic;
+  }
+
+  /** Has the topic's metadata asked for anew when it is needed next: after an error that says they are stale. */
+  forget(topic: string): void {
+    this.#topics.delete(topic);
+  }
+
   /** Throws BROKER_REFUSED for the first topic that was not created. */
-  async createTopics(topics: readonly NewTopic[]): Promise<CreateTopicsResponseCreatableTopicResult[]> {
-    const response = await this.#bootstrap.request(APIS.createTopics, {
-      topics: topics.map(({ name, partitions = BROKER_DEFAULT, configs = {} }) => ({
-        name,
-        numPartitions: partitions,
-        replicationFactor: BROKER_DEFAULT,
-        assignments: [],
-        configs: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
-      })),
-      timeoutMs: REQUEST_TIMEOUT_MS,
-    });
+  async createTopics(
+    topics: readonly NewTopic[],
+    validateOnly = false,
+  ): Promise<CreateTopicsResponseCreatableTopicResult[]> {
+    const response = await this.request(
+      APIS.createTopics,
+      {
+        topics: topics.map(({ name, partitions = BROKER_DEFAULT, replicationFactor, configs = {} }) => ({
+          name,
+          numPartitions: partitions,
+          replicationFactor: replicationFactor ?? BROKER_DEFAULT,
+          assignments: [],
+          configs: Object.entries(configs).map(([key, value]) => ({ name: key, value })),
+        })),
+        timeoutMs: REQUEST_TIMEOUT_MS,
+        validateOnly,
+      },
+      { to: await this.controller() },
+    );
     for (const { name, errorCode, errorMessage } of response.topics) {
       if (errorCode !== 0) throw new BrokerRefusal(errorCode, `topic ${name} was not created`, errorMessage);
     }
@@ -148,16 +194,17 @@ export class Client {
 
   /** Throws BROKER_REFUSED for the first topic that was not deleted. */
   async deleteTopics(names: readonly string[]): Promise<void> {
-    const version = this.#version(this.#bootstrap, ApiKey.DeleteTopics);
-    const byState = version >= FIRST_DELETE_BY_STATE;
-    const response = await this.#bootstrap.request(
+    const response = await this.request(
       APIS.deleteTopics,
-      {
-        topics: byState ? names.map((name) => ({ name, topicId: NO_TOPIC_ID })) : [],
-        topicNames: byState ? [] : names,
-        timeoutMs: REQUEST_TIMEOUT_MS,
+      (version) => {
+        const byState = version >= FIRST_DELETE_BY_STATE;
+        return {
+          topics: byState ? names.map((name) => ({ name, topicId: NO_TOPIC_ID })) : [],
+          topicNames: byState ? [] : names,
+          timeoutMs: REQUEST_TIMEOUT_MS,
+        };
       },
-      { version },
+      { to: await this.controller() },
     );
     for (const { name, errorCode, errorMessage } of response.responses) {
       if (errorCode !== 0) throw new BrokerRefusal(errorCode, `topic ${name} was not deleted`, errorMessage);
@@ -176,24 +223,21 @@ export class Client {
     for (const record of records) builder.append(record);
     const answer = await this.produceBytes(topic, partition, builder.build(), options);
     if (answer !== undefined && answer.errorCode !== 0) {
-      const texts = answer.recordErrors.map(
-        (error) => error.batchIndexErrorMessage ?? `record ${error.batchIndex}`,
-      );
-      const text = [answer.errorMessage, ...texts].filter((each) => each !== null).join('; ');
-      throw new BrokerRefusal(answer.errorCode, `${topic}-${partition}`, text === '' ? null : text);
+      throw new BrokerRefusal(answer.errorCode, `${topic}-${partition}`, produceErrorText(answer));
     }
     return answer;
   }
 
-  /** Sends bytes as the records of one partition, whatever they are; the answer as it came, undefined with acks 0. */
+  /** Sends bytes as the records of one partition, whatever they are; the answer as it came. With acks 0 there is none:
+   * undefined once the operating system has the request. */
   async produceBytes(
     topic: string,
     partition: number,
     bytes: Uint8Array | null,
     options: Pick<ProduceOptions, 'acks' | 'transactionalId'> = {},
   ): Promise<ProduceResponsePartitionProduceResponse | undefined> {
-    const connection = await this.#leader(topic, partition, true);
-    const version = this.#version(connection, ApiKey.Produce);
+    const connection = await this.leader(topic, partition, true);
+    const version = this.versionFor(connection, ApiKey.Produce);
     const acks = options.acks ?? ALL_REPLICAS;
     const body = {
       transactionalId: options.transactionalId ?? null,
@@ -207,7 +251,7 @@ export class Client {
       ],
     };
     if (acks === 0) {
-      connection.send(APIS.produce, body, { version });
+      await connection.send(APIS.produce, body, { version });
       return undefined;
     }
     const response = await connection.request(APIS.produce, body, { version });
@@ -221,8 +265,8 @@ export class Client {
     offset: number,
     options: FetchOptions = {},
   ): Promise<Fetched> {
-    const connection = await this.#leader(topic, partition, false);
-    const version = this.#version(connection, ApiKey.Fetch);
+    const connection = await this.leader(topic, partition);
+    const version = this.versionFor(connection, ApiKey.Fetch);
     const { name, topicId } = this.#named(topic, version >= FIRST_FETCH_BY_ID);
     const maxBytes = options.maxBytes ?? FETCH_BYTES;
     const committedOnly = options.committedOnly ?? false;
@@ -279,15 +323,14 @@ export class Client {
     timestamp: number,
     committedOnly = false,
   ): Promise<ListOffsetsResponseListOffsetsPartitionResponse> {
-    const connection = await this.#leader(topic, partition, false);
-    const response = await connection.request(
+    const response = await this.request(
       APIS.listOffsets,
       {
         replicaId: CONSUMER,
         isolationLevel: committedOnly ? 1 : 0,
         topics: [{ name: topic, partitions: [{ partitionIndex: partition, timestamp }] }],
       },
-      { version: this.#version(connection, ApiKey.ListOffsets) },
+      { to: await this.leader(topic, partition) },
     );
     const answer = only(response.topics[0]?.partitions);
     if (answer.errorCode !== 0) throw new BrokerRefusal(answer.errorCode, `offsets of ${topic}-${partition}`);
@@ -296,7 +339,7 @@ export class Client {
 
   /** A producer id and epoch for idempotent produce. Throws BROKER_REFUSED. */
   async initProducerId(): Promise<{ readonly producerId: number; readonly producerEpoch: number }> {
-    const response = await this.#bootstrap.request(APIS.initProducerId, {
+    const response = await this.request(APIS.initProducerId, {
       transactionalId: null,
       transactionTimeoutMs: REQUEST_TIMEOUT_MS,
     });
@@ -304,50 +347,98 @@ export class Client {
     return response;
   }
 
+  /** The first broker, or any other that is connected; connects anew where none is. Throws as connect() does. */
+  async anyBroker(): Promise<Connection> {
+    if (!this.#bootstrap.closed) return this.#bootstrap;
+    if (this.#closed) throw new BroadsheetError('CLOSED', 'the client is closed');
+    this.#bootstrap = await openFirst(this.#addresses, this.#options);
+    return this.#bootstrap;
+  }
+
+  /** The broker with an id, by the last metadata. Throws NOT_FOUND, IO, TIMEOUT. */
+  async broker(nodeId: number): Promise<Connection> {
+    const broker = this.#brokers.find((each) => each.nodeId === nodeId);
+    if (broker === undefined) throw new BroadsheetError('NOT_FOUND', `there is no broker ${nodeId}`);
+    return this.connectionTo(broker);
+  }
+
+  /** A connection to a broker at an address, the one that is open if one is. Throws IO, TIMEOUT. */
+  async connectionTo(address: Address): Promise<Connection> {
+    if (this.#closed) throw new BroadsheetError('CLOSED', 'the client is closed');
+    const key = addressText(address);
+    let opening = this.#connections.get(key);
+    if (opening === undefined || (await opening.catch(() => undefined))?.closed !== false) {
+      opening = open(address, this.#options);
+      this.#connections.set(key, opening);
+    }
+    return opening;
+  }
+
+  /** The broker that takes changes of topics. With KRaft any does; below that only the controller. */
+  async controller(): Promise<Connection> {
+    const { controllerId } = await this.metadata([]);
+    return controllerId < 0 ? this.anyBroker() : this.broker(controllerId);
+  }
+
+  /** The leader of a partition. Throws BROKER_REFUSED, NOT_FOUND. */
+  async leader(topic: string, partition: number, autoCreate = false): Promise<Connection> {
+    return this.broker(await this.leaderId(topic, partition, autoCreate));
+  }
+
+  /** Its id. */
+  async leaderId(topic: string, partition: number, autoCreate = false): Promise<number> {
+    const { partitions } = await this.topic(topic, autoCreate);
+    const found = partitions.find(({ partitionIndex }) => partitionIndex === partition);
+    if (found === undefined || found.leaderId < 0) {
+      this.forget(topic);
+      throw new BroadsheetError(
+        'NOT_FOUND',
+        found === undefined
+          ? `topic ${topic} has no partition ${partition}`
+          : `${topic}-${partition} has no leader`,
+      );
+    }
+    return found.leaderId;
+  }
+
   /** Closes all connections. */
   async close(): Promise<void> {
+    this.#closed = true;
     this.#bootstrap.close();
     for (const opening of this.#connections.values()) (await opening.catch(() => undefined))?.close();
     this.#connections.clear();
-  }
-
-  #version(connection: Connection, key: number): number {
-    return Math.min(connection.versionOf(key), this.#options.maxVersions?.[key] ?? Number.POSITIVE_INFINITY);
   }
 
   /** How a request names the topic, by id or by name. The topic's metadata must be known. */
   #named(topic: string, byId: boolean): { name?: string; topicId?: string } {
     return byId ? { topicId: this.#topics.get(topic)!.topicId } : { name: topic };
   }
-
-  async #leader(topic: string, partition: number, autoCreate: boolean): Promise<Connection> {
-    if (!this.#topics.has(topic)) {
-      const { topics } = await this.metadata([topic], autoCreate);
-      const errorCode = topics[0]?.errorCode ?? 0;
-      if (errorCode !== 0) throw new BrokerRefusal(errorCode, `topic ${topic}`);
-    }
-    const leader = this.#topics
-      .get(topic)
-      ?.partitions.find(({ partitionIndex }) => partitionIndex === partition);
-    const broker = this.#brokers.find(({ nodeId }) => nodeId === leader?.leaderId);
-    if (broker === undefined) throw new BroadsheetError('NOT_FOUND', `${topic}-${partition} has no leader`);
-    const address = `${broker.host}:${broker.port}`;
-    let opening = this.#connections.get(address);
-    if (opening === undefined || (await opening.catch(() => undefined))?.closed !== false) {
-      opening = open(broker.host, broker.port, this.#options);
-      this.#connections.set(address, opening);
-    }
-    return opening;
-  }
 }
 
-async function open(host: string, port: number, options: ClientOptions): Promise<Connection> {
-  const connection = await Connection.connect({
-    host,
-    port,
-    clientId: options.clientId,
-    timeoutMs: options.timeoutMs,
-  });
+/** All that a Produce response says of what was wrong, or null. */
+export function produceErrorText(answer: ProduceResponsePartitionProduceResponse): string | null {
+  const texts = answer.recordErrors.map(
+    (error) => error.batchIndexErrorMessage ?? `record ${error.batchIndex}`,
+  );
+  const text = [answer.errorMessage, ...texts].filter((each) => each !== null).join('; ');
+  return text === '' ? null : text;
+}
+
+async function openFirst(addresses: readonly Address[], options: ClientOptions): Promise<Connection> {
+  let first: unknown;
+  for (const address of addresses) {
+    try {
+      return await open(address, options);
+    } catch (error) {
+      first ??= error;
+    }
+  }
+  throw first;
+}
+
+async function open({ host, port }: Address, options: ClientOptions): Promise<Connection> {
+  const { clientId, timeoutMs } = options;
+  const connection = await Connection.connect({ host, port, clientId, timeoutMs });
   try {
     await connection.negotiate();
   } catch (error) {

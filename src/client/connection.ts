@@ -71,7 +71,7 @@ export class Connection {
       }, timeoutMs);
       const failed = (error: Error) => {
         clearTimeout(timer);
-        reject(new BroadsheetError('IO', `no connection to ${peer}: ${error.message}`, 0, { cause: error }));
+        reject(new BroadsheetError('IO', `no connection to ${peer}: ${reason(error)}`, 0, { cause: error }));
       };
       socket.once('error', failed);
       socket.once('connect', () => {
@@ -130,10 +130,19 @@ export class Connection {
     return call.read(await this.#exchange(frame, call.key, version, options.timeoutMs), version);
   }
 
-  /** Sends a request that has no response: a Produce with acks 0. */
-  send<Request>(call: Api<Request, unknown>, body: Request, options: RequestOptions = {}): void {
+  /** Sends a request that has no response: a Produce with acks 0. Resolves once the operating system has taken it. */
+  async send<Request>(
+    call: Api<Request, unknown>,
+    body: Request,
+    options: RequestOptions = {},
+  ): Promise<void> {
     if (this.#closed !== undefined) throw this.#closed;
-    this.#socket.write(this.#encode(call, body, options.version ?? this.versionOf(call.key)));
+    const frame = this.#encode(call, body, options.version ?? this.versionOf(call.key));
+    await new Promise<void>((resolve, reject) => {
+      this.#socket.write(frame, (error) =>
+        error == null ? resolve() : reject(this.#broken(error.message, error)),
+      );
+    });
   }
 
   /** Closes at once; what waits for a response fails with CLOSED. */
@@ -228,4 +237,9 @@ export class Connection {
       reject(error);
     }
   }
+}
+
+/** Several addresses of one name fail with an error that has others and no text of its own. */
+function reason(error: Error & { errors?: readonly Error[] }): string {
+  return error.message !== '' ? error.message : (error.errors ?? []).map((each) => each.message).join(', ');
 }

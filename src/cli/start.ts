@@ -1,0 +1,96 @@
+/** `broadsheet start`: a broker in the foreground. */
+import { readFileSync } from 'node:fs';
+import { type Command, InvalidArgumentError } from 'commander';
+import { parseProperties } from '../config/properties.ts';
+import { type Broker, createBroker } from '../index.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import { createLogger, type LogLevel } from '../runtime/logging.ts';
+import { keyValue } from './arguments.ts';
+import { exitWith } from './failure.ts';
+
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'];
+
+function port(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value > 65535)
+    throw new InvalidArgumentError('a port is a number from 0 to 65535.');
+  return value;
+}
+
+function logLevel(text: string): LogLevel {
+  if (!LOG_LEVELS.includes(text)) throw new InvalidArgumentError(`one of ${LOG_LEVELS.join(', ')}.`);
+  return text as LogLevel;
+}
+
+interface StartOptions {
+  data?: string;
+  port?: number;
+  host?: string;
+  config?: string;
+  set?: Map<string, string>;
+  logLevel: LogLevel;
+}
+
+function readConfig(path: string): Map<string, string> {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new BroadsheetError('INVALID_CONFIG', `--config: ${(error as Error).message}`);
+  }
+  return parseProperties(text);
+}
+
+function describe(broker: Broker): string {
+  const server = broker.bootstrapServers.split(',')[0]!;
+  const flag = server.endsWith(':9092') ? '' : ` -b ${server}`;
+  return [
+    `broadsheet listens on ${broker.bootstrapServers} and keeps its data in ${broker.dataDir}`,
+    'Try, in another terminal:',
+    `  echo hello | npx broadsheet produce greetings${flag}`,
+    `  npx broadsheet consume greetings${flag}`,
+    'Stop it with Ctrl-C.',
+    '',
+  ].join('\n');
+}
+
+async function start(options: StartOptions): Promise<void> {
+  const config = new Map([
+    ...(options.config === undefined ? [] : readConfig(options.config)),
+    ...(options.set ?? []),
+  ]);
+  const logger = createLogger(options.logLevel);
+  const broker = await createBroker({
+    dataDir: options.data,
+    port: options.port,
+    host: options.host,
+    config: Object.fromEntries(config),
+    logger,
+  });
+  process.stdout.write(describe(broker));
+  let stopping = false;
+  const stop = (signal: NodeJS.Signals) => {
+    // A second signal means that whoever sent it does not want to wait for the clean stop.
+    if (stopping) process.exit(1);
+    stopping = true;
+    logger.info({ signal }, 'stopping');
+    broker.close().then(() => process.exit(0), exitWith);
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+}
+
+export function define(command: Command): void {
+  command
+    .option('--data <dir>', 'directory for the data (default: log.dirs of the config, else ./data)')
+    .option(
+      '--port <n>',
+      'port to listen on (default: listeners of the config, else 9092; 0 takes a free one)',
+      port,
+    )
+    .option('--host <host>', 'address to listen on (default: all)')
+    .option('--config <file>', 'a server.properties file')
+    .option('--set <key=value>', 'one configuration value, wins over the file; may be repeated', keyValue)
+    .option('--log-level <level>', `one of ${LOG_LEVELS.join(', ')}`, logLevel, 'info')
+    .action(start);
+}
