@@ -20,6 +20,7 @@ import { Writer } from '../protocol/writer.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { ClusterAdmin } from './cluster-admin.ts';
 import { Connection, type ConnectionHost } from './connection.ts';
 import type { BrokerContext, FeatureLevels } from './context.ts';
 import { DelayedFetches } from './delayed-fetch.ts';
@@ -176,6 +177,7 @@ export class BrokerInstance implements TransportHandler {
       image: metadata.image,
       topics,
       groups,
+      cluster: new ClusterAdmin(metadata, clock),
       listeners: this.#listeners,
       fetches: this.#fetches,
       producerIds: metadata.producerIds(() => clock.now()),
@@ -199,7 +201,7 @@ export class BrokerInstance implements TransportHandler {
           minVersionLevel: level,
           maxVersionLevel: level,
         })),
-        finalizedFeaturesEpoch: metadata.epoch,
+        finalizedFeaturesEpoch: metadata.quorum.logEndOffset - 1,
       }),
     };
   }

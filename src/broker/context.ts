@@ -5,6 +5,7 @@ import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { ClusterAdmin } from './cluster-admin.ts';
 import type { DelayedFetches } from './delayed-fetch.ts';
 import type { HandlerRow } from './handlers/handler.ts';
 import type { Listeners } from './listeners.ts';
@@ -25,6 +26,7 @@ export interface BrokerContext {
   readonly image: ClusterImage;
   readonly topics: Topics;
   readonly groups: GroupCoordinator;
+  readonly cluster: ClusterAdmin;
   readonly listeners: Listeners;
   readonly fetches: DelayedFetches;
   readonly producerIds: { next(): Promise<number> };

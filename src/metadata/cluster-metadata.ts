@@ -26,7 +26,15 @@ import {
   type TopicSpec,
   tooManyPartitions,
 } from './controller.ts';
-import { INITIAL_FEATURES, MAX_METADATA_VERSION, MIN_METADATA_VERSION, SERVED_FEATURES } from './features.ts';
+import { type FeatureUpdate, updateFeatures } from './controller-features.ts';
+import type { VotersView } from './controller-nodes.ts';
+import {
+  INITIAL_FEATURES,
+  KRAFT_VERSION,
+  MAX_METADATA_VERSION,
+  MIN_METADATA_VERSION,
+  SERVED_FEATURES,
+} from './features.ts';
 import { ClusterImage, ImageLoader } from './image.ts';
 import { Journal } from './journal.ts';
 import {
@@ -65,6 +73,13 @@ export interface ClusterMetadataOptions {
   readonly now: number;
 }
 
+export interface QuorumView extends VotersView {
+  readonly leaderEpoch: number;
+  readonly logEndOffset: number;
+  /** The end of what is durable. */
+  readonly highWatermark: number;
+}
+
 export type CreateTopicResult =
   | {
       readonly name: string;
@@ -91,6 +106,8 @@ const MAX_EPOCH = 2 ** 31 - 1;
 
 /** Changes of one batch; more make several batches, where they need not be one. */
 const RECORDS_PER_BATCH = 5000;
+/** Records of names and values that clients chose, up to 64 KiB each: Kafka reads no batch above 8 MiB. */
+const RECORDS_PER_CHANGE = 50;
 
 export class ClusterMetadata {
   readonly clusterId: string;
@@ -192,11 +209,25 @@ export class ClusterMetadata {
     return this.#brokerEpoch;
   }
 
+  /** The metadata log as a quorum of one. */
+  get quorum(): QuorumView {
+    const { log } = this.#journal;
+    return {
+      clusterId: this.clusterId,
+      nodeId: this.nodeId,
+      directoryId: this.directoryId,
+      kraftVersion: this.#quorum.kraftVersion,
+      leaderEpoch: this.#epoch,
+      logEndOffset: log.logEndOffset,
+      highWatermark: log.flushedOffset,
+    };
+  }
+
   /** Finalized features that this broker serves. */
   get servedFeatures(): Map<string, number> {
     const served = new Map<string, number>();
     for (const { name } of SERVED_FEATURES) {
-      const level = name === 'kraft.version' ? this.#quorum.kraftVersion : this.image.features.get(name);
+      const level = name === KRAFT_VERSION ? this.#quorum.kraftVersion : this.image.features.get(name);
       if (level !== undefined) served.set(name, level);
     }
     return served;
@@ -218,10 +249,7 @@ export class ClusterMetadata {
     this.#epoch++;
     const folder = `${this.#dataDir}/${METADATA_FOLDER}`;
     // Before the log's first batch of the epoch, so that an epoch is never used twice.
-    await files.writeAtomic(
-      `${folder}/quorum-state`,
-      formatQuorumState(this.nodeId, this.#epoch, this.#quorum.kraftVersion),
-    );
+    await this.#writeQuorumState();
     this.#epochs.assign(this.#epoch, log.logEndOffset);
     await files.writeAtomic(`${folder}/${LEADER_EPOCH_FILE}`, this.#epochs.text());
 
@@ -288,6 +316,35 @@ export class ClusterMetadata {
     });
   }
 
+  /** Appends what a decision says, in batches that a Kafka can read, and applies it. Throws as createTopics does. */
+  change(records: readonly MetadataRecordInput[], now: number): void {
+    for (let at = 0; at < records.length; at += RECORDS_PER_CHANGE) {
+      this.#append(records.slice(at, at + RECORDS_PER_CHANGE), now);
+    }
+  }
+
+  /** Finalizes other levels of features, all of them or none; undefined when that is done, and durable. Throws as
+   * createTopics does. */
+  async updateFeatures(
+    updates: readonly FeatureUpdate[],
+    now: number,
+    validateOnly: boolean,
+  ): Promise<Refusal | undefined> {
+    const levels = new Map(this.image.features).set(KRAFT_VERSION, this.#quorum.kraftVersion);
+    const decision = updateFeatures(levels, SERVED_FEATURES, updates);
+    if (!decision.ok) return decision;
+    if (validateOnly) return undefined;
+    if (decision.records.length > 0) this.#append(decision.records, now);
+    if (decision.kraftVersion !== undefined) {
+      const control = this.#quorum.nameVoters(decision.kraftVersion);
+      this.#journal.append(control, { leaderEpoch: this.#epoch, control: true, now });
+      for (const { key, value } of control) this.#quorum.apply(key, value);
+      await this.#writeQuorumState();
+    }
+    await this.durable();
+    return undefined;
+  }
+
   /** Hands out producer ids, one at a time, from blocks that are durable. */
   producerIds(now: () => number): ProducerIdAllocator {
     return new ProducerIdAllocator(async (): Promise<ProducerIdBlock> => {
@@ -308,6 +365,13 @@ export class ClusterMetadata {
   /** Makes all durable and closes the log. Idempotent. */
   async close(): Promise<void> {
     await this.#journal.close();
+  }
+
+  async #writeQuorumState(): Promise<void> {
+    await this.#engine.files.writeAtomic(
+      `${this.#dataDir}/${METADATA_FOLDER}/quorum-state`,
+      formatQuorumState(this.nodeId, this.#epoch, this.#quorum.kraftVersion),
+    );
   }
 
   /** Appends records as one batch and applies what was written. */

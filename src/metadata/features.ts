@@ -7,10 +7,24 @@ export interface FeatureRange {
 }
 
 export const METADATA_VERSION = 'metadata.version';
+/** Finalized by control records of the metadata log. */
+export const KRAFT_VERSION = 'kraft.version';
 
 /** metadata.version levels of Apache Kafka 4.4: 3.3-IV3 to 4.4-IV2. */
 export const MIN_METADATA_VERSION = 7;
 export const MAX_METADATA_VERSION = 33;
+
+/** metadata.version levels that brought records, or fields of them, which the level before could not hold. */
+const METADATA_CHANGES = [8, 11, 13, 14, 15, 17, 23, 30, 32, 33];
+
+/** metadata.version from which the log holds SCRAM credentials, and from which controllers can be unregistered. */
+export const FIRST_WITH_SCRAM = 11;
+export const FIRST_WITH_CONTROLLERS_UNREGISTERED = 33;
+
+/** Whether a cluster that goes down from metadata.version `high` to `low` may have what `low` cannot hold. */
+export function metadataChangedBetween(low: number, high: number): boolean {
+  return METADATA_CHANGES.some((level) => level > low && level <= high);
+}
 
 /** What this broker serves, by name. Any other feature that a Kafka finalized is kept and not advertised. */
 export const SERVED_FEATURES: readonly FeatureRange[] = [
@@ -19,7 +33,7 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
     minSupportedVersion: MIN_METADATA_VERSION,
     maxSupportedVersion: MAX_METADATA_VERSION,
   },
-  { name: 'kraft.version', minSupportedVersion: 0, maxSupportedVersion: 1 },
+  { name: KRAFT_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
 ];
 
 /** Levels of a new directory. A feature that is missing has level 0, which Apache Kafka 4.4 takes (seen). */

@@ -97,31 +97,37 @@ export class Quorum {
     const own = this.voters[0];
     const named = own !== undefined && own.voterDirectoryId === this.#directoryId;
     if (isNew || (this.kraftVersion >= 1 && !named)) {
-      records.push(
-        control(ControlType.KRAFT_VERSION, (writer) =>
-          writeKRaftVersionRecord(writer, VALUE_VERSION, {
-            version: VALUE_VERSION,
-            kRaftVersion: Math.max(this.kraftVersion, 1),
-          }),
-        ),
-        control(ControlType.KRAFT_VOTERS, (writer) =>
-          writeVotersRecord(writer, VALUE_VERSION, {
-            version: VALUE_VERSION,
-            voters: [
-              {
-                voterId: this.#nodeId,
-                voterDirectoryId: this.#directoryId,
-                endpoints: own?.endpoints ?? [],
-                kRaftVersionFeature: own?.kRaftVersionFeature ?? {
-                  minSupportedVersion: 0,
-                  maxSupportedVersion: 1,
-                },
-              },
-            ],
-          }),
-        ),
-      );
+      records.push(...this.nameVoters(Math.max(this.kraftVersion, 1)));
     }
     return records;
+  }
+
+  /** The control records that name this node as the one voter, under a kraft.version of 1 or more. */
+  nameVoters(kraftVersion: number): JournalRecord[] {
+    const own = this.voters[0];
+    return [
+      control(ControlType.KRAFT_VERSION, (writer) =>
+        writeKRaftVersionRecord(writer, VALUE_VERSION, {
+          version: VALUE_VERSION,
+          kRaftVersion: kraftVersion,
+        }),
+      ),
+      control(ControlType.KRAFT_VOTERS, (writer) =>
+        writeVotersRecord(writer, VALUE_VERSION, {
+          version: VALUE_VERSION,
+          voters: [
+            {
+              voterId: this.#nodeId,
+              voterDirectoryId: this.#directoryId,
+              endpoints: own?.endpoints ?? [],
+              kRaftVersionFeature: own?.kRaftVersionFeature ?? {
+                minSupportedVersion: 0,
+                maxSupportedVersion: 1,
+              },
+            },
+          ],
+        }),
+      ),
+    ];
   }
 }

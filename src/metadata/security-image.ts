@@ -26,7 +26,8 @@ export interface EntityQuotas {
   readonly values: Map<string, number>;
 }
 
-function quotaKey(entity: QuotaEntity): string {
+/** The same text for entities with the same parts. */
+export function quotaEntityKey(entity: QuotaEntity): string {
   const parts = entity.map((part) => [part.entityType, part.entityName]);
   return JSON.stringify(parts.sort(([a], [b]) => ((a as string) < (b as string) ? -1 : 1)));
 }
@@ -42,6 +43,11 @@ export class SecurityImage {
 
   quotas(): IterableIterator<EntityQuotas> {
     return this.#quotas.values();
+  }
+
+  /** Quota key -> value of one entity. */
+  quotasOf(entity: QuotaEntity): ReadonlyMap<string, number> | undefined {
+    return this.#quotas.get(quotaEntityKey(entity))?.values;
   }
 
   apply(record: SecurityRecord): void {
@@ -76,7 +82,7 @@ export class SecurityImage {
   }
 
   #setQuota({ entity, key, value, remove }: DataOf<'ClientQuota'>): void {
-    const name = quotaKey(entity);
+    const name = quotaEntityKey(entity);
     const quotas = this.#quotas.get(name);
     if (!remove) {
       if (quotas === undefined) this.#quotas.set(name, { entity, values: new Map([[key, value]]) });

@@ -8,7 +8,17 @@ export type VersionRange = readonly [min: number, max: number];
 
 /** What an authoriser will ask before the request is served: Kafka's operation on Kafka's resource type. */
 export interface Authorisation {
-  readonly operation: 'NONE' | 'READ' | 'WRITE' | 'CREATE' | 'DELETE' | 'DESCRIBE' | 'IDEMPOTENT_WRITE';
+  readonly operation:
+    | 'NONE'
+    | 'READ'
+    | 'WRITE'
+    | 'CREATE'
+    | 'DELETE'
+    | 'DESCRIBE'
+    | 'IDEMPOTENT_WRITE'
+    | 'ALTER'
+    | 'DESCRIBE_CONFIGS'
+    | 'ALTER_CONFIGS';
   readonly resource: 'NONE' | 'TOPIC' | 'CLUSTER' | 'GROUP' | 'TRANSACTIONAL_ID';
 }
 

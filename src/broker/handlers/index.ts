@@ -1,9 +1,16 @@
 /** THE table: every API that this broker serves. What ApiVersions answers, and what a connection takes, is read off it. */
+import { addRaftVoter } from './add-raft-voter.ts';
+import { alterClientQuotas } from './alter-client-quotas.ts';
+import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
 import { apiVersions } from './api-versions.ts';
 import { createTopics } from './create-topics.ts';
 import { deleteGroups } from './delete-groups.ts';
 import { deleteTopics } from './delete-topics.ts';
+import { describeClientQuotas } from './describe-client-quotas.ts';
+import { describeCluster } from './describe-cluster.ts';
 import { describeGroups } from './describe-groups.ts';
+import { describeQuorum } from './describe-quorum.ts';
+import { describeUserScramCredentials } from './describe-user-scram-credentials.ts';
 import { fetch } from './fetch.ts';
 import { findCoordinator } from './find-coordinator.ts';
 import type { HandlerRow } from './handler.ts';
@@ -18,7 +25,11 @@ import { offsetCommit } from './offset-commit.ts';
 import { offsetDelete } from './offset-delete.ts';
 import { offsetFetch } from './offset-fetch.ts';
 import { produce } from './produce.ts';
+import { removeRaftVoter } from './remove-raft-voter.ts';
 import { syncGroup } from './sync-group.ts';
+import { unregisterBroker } from './unregister-broker.ts';
+import { unregisterController } from './unregister-controller.ts';
+import { updateFeatures } from './update-features.ts';
 
 const ROWS: readonly HandlerRow[] = [
   produce,
@@ -40,6 +51,17 @@ const ROWS: readonly HandlerRow[] = [
   initProducerId,
   deleteGroups,
   offsetDelete,
+  describeClientQuotas,
+  alterClientQuotas,
+  describeUserScramCredentials,
+  alterUserScramCredentials,
+  describeQuorum,
+  updateFeatures,
+  describeCluster,
+  unregisterBroker,
+  addRaftVoter,
+  removeRaftVoter,
+  unregisterController,
 ];
 
 /** By API key, ascending. */

@@ -22,18 +22,13 @@ import {
   readMetadataRequest,
   writeMetadataResponse,
 } from '../../protocol/generated/Metadata.ts';
+import { CLUSTER_OPERATIONS, TOPIC_OPERATIONS } from '../authorised-operations.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [0, 13] as const;
 const ZERO_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
-
-/** Every operation that Kafka knows on a topic: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS,
- * ALTER_CONFIGS. Without an authoriser a client may do all of them. */
-const TOPIC_OPERATIONS = 0xdf8;
-/** CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE. */
-const CLUSTER_OPERATIONS = 0x1fa0;
 
 type TopicAnswer = MetadataResponseTopicInput;
 
