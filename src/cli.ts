@@ -15,6 +15,10 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     description: 'list, describe, create, alter and delete topics',
     load: () => import('./cli/topic.ts'),
   },
+  group: {
+    description: 'list and describe groups, reset their offsets',
+    load: () => import('./cli/group.ts'),
+  },
   produce: { description: 'send records from standard input', load: () => import('./cli/produce.ts') },
   consume: { description: 'print records', load: () => import('./cli/consume.ts') },
 };

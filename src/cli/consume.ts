@@ -1,8 +1,12 @@
 /** `broadsheet consume`: prints records. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Client, LATEST } from '../client/client.ts';
-import { Fetcher } from '../client/fetcher.ts';
-import { partitionName } from '../client/offsets.ts';
+import { type FetchedPartition, Fetcher } from '../client/fetcher.ts';
+import { GroupMember } from '../client/group-member.ts';
+import { committedOffsets } from '../client/groups.ts';
+import { type PartitionOf, partitionName } from '../client/offsets.ts';
+import { sleep } from '../client/producer.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import {
   eachTopicPartitions,
   escaped,
@@ -11,8 +15,8 @@ import {
   positive,
   type TopicPartitions,
 } from './arguments.ts';
-import { bytesText, note, Progress, print } from './output.ts';
-import { offsetsAt, resolvePartitions, resolvePositions } from './positions.ts';
+import { bytesText, note, Progress, print, whenReaderGone } from './output.ts';
+import { offsetsAt, type Place, resolvePartitions, resolvePositions } from './positions.ts';
 import {
   type Formatter,
   jsonFormatter,
@@ -26,6 +30,7 @@ interface ConsumeOptions extends SessionOptions {
   readonly from: Position;
   readonly count?: number;
   readonly follow?: boolean;
+  readonly group?: string;
   readonly fields: readonly OutputField[];
   readonly separator: Buffer;
   readonly delimiter: Buffer;
@@ -54,15 +59,17 @@ class Printer {
     return this.count >= this.#limit;
   }
 
-  async print(
-    topic: string,
-    partition: number,
-    records: Iterable<Parameters<Formatter>[3]>,
-    end: number,
-  ): Promise<void> {
+  /** Prints records below `end`; resolves with the offset after what is done with. */
+  async print(fetched: FetchedPartition, end: number): Promise<number> {
+    const { topic, partition, records } = fetched;
     const out: Uint8Array[] = [];
+    let next = Math.min(fetched.nextOffset, end);
     for (const record of records) {
-      if (this.done || record.offset >= end) break;
+      if (record.offset >= end) break;
+      if (this.done) {
+        next = record.offset;
+        break;
+      }
       this.#format(out, topic, partition, record);
       this.count++;
     }
@@ -70,10 +77,66 @@ class Printer {
     this.#bytes += bytes.length;
     if (this.#showProgress) this.#progress.tick();
     if (bytes.length > 0) await print(bytes);
+    return next;
   }
 
   finish(): void {
     this.#progress.clear();
+  }
+}
+
+/** What was printed of each partition, and whether that is enough. */
+class Reading {
+  readonly #client: Client;
+  readonly #options: ConsumeOptions;
+  readonly #fetcher: Fetcher;
+  readonly #printer: Printer;
+  readonly #ends = new Map<string, number>();
+  readonly #open = new Set<string>();
+  /** Where the next run would go on: what was printed, and nothing else, lies before. */
+  readonly places = new Map<string, Place>();
+
+  constructor(client: Client, options: ConsumeOptions, printer: Printer) {
+    this.#client = client;
+    this.#options = options;
+    this.#printer = printer;
+    const committedOnly = options.isolation === 'read_committed';
+    this.#fetcher = new Fetcher(client, { committedOnly, timeoutMs: options.timeout });
+  }
+
+  /** Begins at the places; unless it follows, it ends where the partitions end now. */
+  async begin(places: readonly Place[]): Promise<void> {
+    const { follow, isolation } = this.#options;
+    const ends = follow
+      ? undefined
+      : await offsetsAt(this.#client, places, LATEST, isolation === 'read_committed');
+    for (const [index, place] of places.entries()) {
+      const name = partitionName(place);
+      const end = ends?.[index] ?? Number.POSITIVE_INFINITY;
+      this.#ends.set(name, end);
+      if (place.offset >= end) continue;
+      this.#fetcher.seek(place, place.offset);
+      this.#open.add(name);
+    }
+  }
+
+  get done(): boolean {
+    return this.#open.size === 0 || this.#printer.done;
+  }
+
+  /** Prints what comes next. */
+  async step(): Promise<void> {
+    for (const fetched of await this.#fetcher.poll()) {
+      const name = partitionName(fetched);
+      const end = this.#ends.get(name)!;
+      const next = await this.#printer.print(fetched, end);
+      const { topic, partition } = fetched;
+      this.places.set(name, { topic, partition, offset: next });
+      if (this.#printer.done) return;
+      if (fetched.nextOffset < end) continue;
+      this.#fetcher.drop(fetched);
+      this.#open.delete(name);
+    }
   }
 }
 
@@ -82,41 +145,85 @@ async function consume(
   given: readonly TopicPartitions[],
   options: ConsumeOptions,
 ): Promise<void> {
-  const committedOnly = options.isolation === 'read_committed';
-  const partitions = await resolvePartitions(client, given);
-  const places = await resolvePositions(client, partitions, options.from);
-  const ends = new Map<string, number>();
-  if (!options.follow) {
-    const offsets = await offsetsAt(client, partitions, LATEST, committedOnly);
-    for (const [index, each] of partitions.entries()) ends.set(partitionName(each), offsets[index]!);
-  }
-  const endOf = (name: string) => ends.get(name) ?? Number.POSITIVE_INFINITY;
-  const fetcher = new Fetcher(client, { committedOnly, timeoutMs: options.timeout });
-  const open = new Set<string>();
-  for (const place of places) {
-    const name = partitionName(place);
-    if (place.offset >= endOf(name)) continue;
-    fetcher.seek(place, place.offset);
-    open.add(name);
-  }
   const printer = new Printer(options);
   let stopped = false;
   const stop = () => {
     stopped = true;
   };
   process.once('SIGINT', stop);
-  while (open.size > 0 && !printer.done && !stopped) {
-    for (const fetched of await fetcher.poll()) {
-      const name = partitionName(fetched);
-      await printer.print(fetched.topic, fetched.partition, fetched.records, endOf(name));
-      if (fetched.nextOffset < endOf(name)) continue;
-      fetcher.drop(fetched);
-      open.delete(name);
-    }
+  process.once('SIGTERM', stop);
+  whenReaderGone(stop);
+  const isStopped = () => stopped;
+  if (options.group === undefined) {
+    const places = await resolvePositions(client, await resolvePartitions(client, given), options.from);
+    const reading = new Reading(client, options, printer);
+    await reading.begin(places);
+    while (!reading.done && !isStopped()) await reading.step();
+  } else {
+    await consumeAsMember(client, options.group, given, options, printer, isStopped);
   }
   process.removeListener('SIGINT', stop);
+  process.removeListener('SIGTERM', stop);
   printer.finish();
   if (!options.quiet && !process.stdout.isTTY) note(`${printer.count} records read`);
+}
+
+/** How often a member commits, ms; as Kafka's consumers do by default. */
+const COMMIT_MS = 5_000;
+
+async function consumeAsMember(
+  client: Client,
+  groupId: string,
+  given: readonly TopicPartitions[],
+  options: ConsumeOptions,
+  printer: Printer,
+  isStopped: () => boolean,
+): Promise<void> {
+  const topics = given.map(({ topic, partitions }) => {
+    if (partitions !== undefined)
+      throw new BroadsheetError('INVALID_ARGUMENT', 'with --group, the group chooses the partitions');
+    return topic;
+  });
+  for (const topic of topics) await client.topic(topic);
+  const member = new GroupMember(client, { groupId, topics });
+  try {
+    for (let ended = false; !ended && !isStopped(); ) {
+      const assigned = await member.join();
+      const reading = new Reading(client, options, printer);
+      await reading.begin(await startingPlaces(client, groupId, assigned, options.from));
+      let committed = performance.now();
+      while (!member.rejoin && !isStopped() && !reading.done) {
+        await reading.step();
+        if (performance.now() - committed < COMMIT_MS) continue;
+        await member.commit([...reading.places.values()]);
+        committed = performance.now();
+      }
+      await member.commit([...reading.places.values()]);
+      ended = reading.done && (!options.follow || printer.done);
+      // With nothing assigned there is nothing to read, but what comes may be for this member.
+      while (options.follow && !ended && reading.done && !member.rejoin && !isStopped()) await sleep(100);
+    }
+  } finally {
+    await member.leave();
+  }
+}
+
+/** What the group has committed; elsewhere where `--from` says. */
+async function startingPlaces(
+  client: Client,
+  groupId: string,
+  assigned: readonly PartitionOf[],
+  from: Position,
+): Promise<Place[]> {
+  const committed = new Map(
+    (await committedOffsets(client, groupId)).map((each) => [partitionName(each), each.offset]),
+  );
+  const fresh = assigned.filter((each) => !committed.has(partitionName(each)));
+  const begun = assigned.flatMap((each) => {
+    const offset = committed.get(partitionName(each));
+    return offset === undefined ? [] : [{ ...each, offset }];
+  });
+  return [...begun, ...(await resolvePositions(client, fresh, from))];
 }
 
 function fields(text: string): OutputField[] {
@@ -148,6 +255,10 @@ Prints the values of all records that are there, a line each, and ends. For exam
     )
     .option('-n, --count <n>', 'end after so many records', positive)
     .option('-F, --follow', 'go on with what comes, until Ctrl-C')
+    .option(
+      '-g, --group <group>',
+      'as a member of the group: from what it has committed, else from --from; commits what was printed',
+    )
     .option('-f, --fields <list>', `what to print, of ${OUTPUT_FIELDS.join(', ')}`, fields, ['value'])
     .option('-s, --separator <text>', 'between fields', escaped, Buffer.from('\t'))
     .option('-d, --delimiter <text>', "after each record; '' for none", escaped, Buffer.from('\n'))

@@ -1,19 +1,39 @@
 /** What commands print: tables for people, JSON for machines, progress while work goes on. */
 import { exitWith } from './failure.ts';
 
+let readerGone = false;
+let onReaderGone = (): void => process.exit(0);
+const waiting = new Set<() => void>();
+
 /** Ends the command quietly when whoever reads its output has had enough (`| head`). */
 export function endWithReader(): void {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0);
-    exitWith(error);
+    if (error.code !== 'EPIPE') exitWith(error);
+    readerGone = true;
+    for (const resolve of waiting) resolve();
+    onReaderGone();
   });
+}
+
+/** For a command that has more to do then than to end. */
+export function whenReaderGone(action: () => void): void {
+  onReaderGone = action;
 }
 
 /** Resolves when there is room for more. */
 export function print(text: string | Uint8Array): Promise<void> {
   return new Promise((resolve) => {
-    if (process.stdout.write(text)) resolve();
-    else process.stdout.once('drain', resolve);
+    if (readerGone || process.stdout.write(text)) {
+      resolve();
+      return;
+    }
+    const done = () => {
+      process.stdout.removeListener('drain', done);
+      waiting.delete(done);
+      resolve();
+    };
+    waiting.add(done);
+    process.stdout.once('drain', done);
   });
 }
 

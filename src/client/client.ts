@@ -73,6 +73,8 @@ export interface CallOptions {
   /** Default: whichever broker is connected. */
   readonly to?: Connection;
   readonly timeoutMs?: number;
+  /** Use at most this version. */
+  readonly maxVersion?: number;
 }
 
 /** Special timestamps of listOffsets(). */
@@ -126,7 +128,10 @@ export class Client {
     options: CallOptions = {},
   ): Promise<Response> {
     const connection = options.to ?? (await this.anyBroker());
-    const version = this.versionFor(connection, call.key);
+    const version = Math.min(
+      this.versionFor(connection, call.key),
+      options.maxVersion ?? Number.POSITIVE_INFINITY,
+    );
     const built = typeof body === 'function' ? (body as (version: number) => Request)(version) : body;
     return connection.request(call, built, { version, timeoutMs: options.timeoutMs });
   }
