@@ -25,6 +25,7 @@ const CODES: Partial<Record<ErrorCode, number>> = {
   TIMESTAMP_INVALID: KafkaError.INVALID_TIMESTAMP,
   MALFORMED: KafkaError.INVALID_REQUEST,
   INVALID_CONFIG: KafkaError.INVALID_CONFIG,
+  INVALID_REGULAR_EXPRESSION: KafkaError.INVALID_REGULAR_EXPRESSION,
 };
 
 /** The Kafka code that answers a request which failed with this error. */

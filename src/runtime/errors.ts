@@ -22,6 +22,8 @@ export type ErrorCode =
   /** Bytes from a peer that do not parse as what they claim to be. */
   | 'MALFORMED'
   | 'INVALID_CONFIG'
+  /** A subscription pattern that is not RE2 syntax. */
+  | 'INVALID_REGULAR_EXPRESSION'
   /** The client: no answer in time, none of an API's versions in common, an error code in a response. */
   | 'TIMEOUT'
   | 'UNSUPPORTED'
