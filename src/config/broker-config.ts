@@ -1,6 +1,10 @@
-/** The broker's configuration: what server.properties, `--set` and createBroker give, checked and typed. */
+/**
+ * The broker's configuration as a live view: what server.properties, `--set` and createBroker give, checked and typed, and over
+ * it the values that were set while a broker ran. Whoever asks gets the value now in force; whoever keeps one subscribes.
+ */
 import { BroadsheetError } from '../runtime/errors.ts';
 import { BROKER_CONFIGS, type ConfigValue, parseConfig } from './definitions.ts';
+import { nearestConfig } from './nearest.ts';
 
 export interface ListenerConfig {
   /** Upper case, as in `PLAINTEXT://host:port`. */
@@ -8,36 +12,6 @@ export interface ListenerConfig {
   /** Empty: every address. */
   readonly host: string;
   readonly port: number;
-}
-
-/** Edit distance, for the nearest known key. */
-function distance(a: string, b: string): number {
-  let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
-  for (let i = 1; i <= a.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= b.length; j++) {
-      row.push(
-        Math.min(previous[j]! + 1, row[j - 1]! + 1, previous[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)),
-      );
-    }
-    previous = row;
-  }
-  return previous[b.length]!;
-}
-
-/** The known broker key that is most like `name`, or undefined when none is close. */
-export function nearestConfig(name: string): string | undefined {
-  let best: string | undefined;
-  let least = Math.max(2, Math.floor(name.length / 3)) + 1;
-  for (const known of BROKER_CONFIGS.keys()) {
-    if (Math.abs(known.length - name.length) >= least) continue;
-    const d = distance(name, known);
-    if (d < least) {
-      least = d;
-      best = known;
-    }
-  }
-  return best;
 }
 
 /** `NAME://host:port,...`; IPv6 addresses in brackets. Throws INVALID_CONFIG. */
@@ -64,9 +38,17 @@ export function parseListeners(key: string, entries: readonly string[]): Listene
   });
 }
 
+/** Told which keys have another value now. */
+export type ConfigListener = (changed: ReadonlySet<string>) => void;
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
+
 export class BrokerConfig {
   readonly #texts: ReadonlyMap<string, string>;
+  #dynamicDefaults = NOTHING;
+  #dynamicOwn = NOTHING;
   readonly #parsed = new Map<string, ConfigValue>();
+  readonly #listeners = new Set<ConfigListener>();
   /** Keys that nothing knows, each with a text for the log. */
   readonly warnings: readonly string[];
 
@@ -126,9 +108,45 @@ export class BrokerConfig {
     }
   }
 
-  /** The text that was given for a key, or undefined when it stands at its default. */
+  /** The text in force for a key, or undefined when it stands at its default. */
   textIfSet(name: string): string | undefined {
-    return this.#texts.get(name);
+    return this.#dynamicOwn.get(name) ?? this.#dynamicDefaults.get(name) ?? this.#texts.get(name);
+  }
+
+  /** What was given at the start. */
+  get staticTexts(): ReadonlyMap<string, string> {
+    return this.#texts;
+  }
+
+  /** Values that were set for all brokers of the cluster, and those of this one, which win. */
+  get dynamicTexts(): {
+    readonly defaults: ReadonlyMap<string, string>;
+    readonly own: ReadonlyMap<string, string>;
+  } {
+    return { defaults: this.#dynamicDefaults, own: this.#dynamicOwn };
+  }
+
+  /** Puts other dynamic values in force, all of them checked before, and tells the listeners. */
+  setDynamic(defaults: ReadonlyMap<string, string>, own: ReadonlyMap<string, string>): void {
+    const names = new Set([
+      ...this.#dynamicDefaults.keys(),
+      ...this.#dynamicOwn.keys(),
+      ...defaults.keys(),
+      ...own.keys(),
+    ]);
+    const before = new Map([...names].map((name) => [name, this.textIfSet(name)]));
+    this.#dynamicDefaults = new Map(defaults);
+    this.#dynamicOwn = new Map(own);
+    const changed = new Set([...names].filter((name) => this.textIfSet(name) !== before.get(name)));
+    if (changed.size === 0) return;
+    for (const name of changed) this.#parsed.delete(name);
+    for (const listener of this.#listeners) listener(changed);
+  }
+
+  /** Calls `listener` after every change of dynamic values, until the function that it returns is called. */
+  onChange(listener: ConfigListener): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
   }
 
   #value(name: string): ConfigValue | undefined {
@@ -136,8 +154,9 @@ export class BrokerConfig {
     if (known !== undefined) return known;
     const definition = BROKER_CONFIGS.get(name);
     if (definition === undefined) throw new Error(`no such configuration: ${name}`);
-    if (definition.default === null) return undefined;
-    const value = parseConfig(definition, definition.default);
+    const text = this.textIfSet(name) ?? definition.default;
+    if (text === null) return undefined;
+    const value = parseConfig(definition, text);
     this.#parsed.set(name, value);
     return value;
   }

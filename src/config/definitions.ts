@@ -26,7 +26,10 @@ export interface ConfigDefinition {
   readonly default: string | null;
   /** Bounds or choices in Kafka's notation, such as `[1,...]` or `[compact, delete]`. */
   readonly valid: string | undefined;
+  /** How a broker key may change while the broker runs. */
   readonly updateMode: 'read-only' | 'per-broker' | 'cluster-wide';
+  /** Kafka does not show it. */
+  readonly internal: boolean;
   /** Broker keys that give a topic key its default, first one wins; `factor` turns their unit into ours. */
   readonly brokerSynonyms: readonly { readonly name: string; readonly factor: number }[];
 }
@@ -37,17 +40,24 @@ interface Fact {
   default?: string | null;
   valid?: string;
   updateMode?: string;
+  internal?: boolean;
   brokerSynonyms?: { name: string; factor?: number }[];
+  brokerSynonym?: string;
 }
 
 function define(fact: Fact): ConfigDefinition {
+  const synonyms = fact.brokerSynonyms ?? (fact.brokerSynonym ? [{ name: fact.brokerSynonym }] : []);
   return {
     name: fact.name,
     type: fact.type as ConfigType,
     default: fact.default ?? null,
     valid: fact.valid,
     updateMode: (fact.updateMode ?? 'read-only') as ConfigDefinition['updateMode'],
-    brokerSynonyms: (fact.brokerSynonyms ?? []).map((s) => ({ name: s.name, factor: s.factor ?? 1 })),
+    internal: fact.internal ?? false,
+    brokerSynonyms: synonyms.map((s: { name: string; factor?: number }) => ({
+      name: s.name,
+      factor: s.factor ?? 1,
+    })),
   };
 }
 
@@ -79,12 +89,30 @@ function table(list: Fact[]): ReadonlyMap<string, ConfigDefinition> {
 
 export const BROKER_CONFIGS = table([
   ...(facts.broker as Fact[]),
-  ...(facts.brokerDynamicOnly as Fact[]),
+  ...(facts.brokerDynamicOnly as Fact[]).map((fact): Fact => ({ ...fact, updateMode: 'cluster-wide' })),
   ...OWN,
 ]);
 export const TOPIC_CONFIGS = table(facts.topic as Fact[]);
+export const GROUP_CONFIGS = table(facts.group as Fact[]);
+/** Of a subscription for clients' metrics (KIP-714). */
+export const CLIENT_METRICS_CONFIGS = table(facts.clientMetrics as Fact[]);
+/** Keys that are set at run time only: Kafka does not show them among a broker's static ones. */
+export const DYNAMIC_ONLY_KEYS: ReadonlySet<string> = new Set(
+  (facts.brokerDynamicOnly as Fact[]).map((fact) => fact.name),
+);
 /** Keys that are ours: never written into the metadata log, since Apache Kafka reads it. */
 export const OWN_KEYS: ReadonlySet<string> = new Set(OWN.map((fact) => fact.name));
+
+/** `listener.name.NAME.key` or `key`, as the key that it is about. */
+export function baseKey(name: string): string {
+  return /^listener\.name\.[^.]+\.(.+)$/.exec(name)?.[1] ?? name;
+}
+
+/** Whether Kafka lets a broker key change while a broker runs. */
+export function isDynamic(name: string): boolean {
+  const definition = BROKER_CONFIGS.get(baseKey(name));
+  return definition !== undefined && definition.updateMode !== 'read-only';
+}
 
 function refuse(definition: ConfigDefinition, text: string, why: string): never {
   throw new BroadsheetError(
@@ -193,5 +221,31 @@ export function parseConfig(definition: ConfigDefinition, text: string): ConfigV
       checkText(definition, text, [value]);
       return value;
     }
+  }
+}
+
+/** A double as Java writes it, since clients compare the texts. */
+function formatDouble(value: number): string {
+  const size = Math.abs(value);
+  if (value === 0 || (size >= 1e-3 && size < 1e7))
+    return Number.isInteger(value) ? value.toFixed(1) : String(value);
+  const [mantissa, exponent] = value.toExponential().split('e') as [string, string];
+  return `${mantissa.includes('.') ? mantissa : `${mantissa}.0`}E${Number(exponent)}`;
+}
+
+/** A value that parseConfig takes, in the one form that DescribeConfigs shows it in. */
+export function formatConfig(definition: ConfigDefinition, text: string): string {
+  const value = parseConfig(definition, text);
+  switch (definition.type) {
+    case 'int':
+    case 'short':
+    case 'long':
+      return String(BigInt(text.trim()));
+    case 'double':
+      return formatDouble(value as number);
+    case 'list':
+      return (value as string[]).join(',');
+    default:
+      return String(value);
   }
 }

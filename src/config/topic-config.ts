@@ -1,7 +1,13 @@
 /** The configuration of one topic: its own values over the broker's over the defaults, parsed. */
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { BrokerConfig } from './broker-config.ts';
-import { type ConfigDefinition, type ConfigValue, parseConfig, TOPIC_CONFIGS } from './definitions.ts';
+import {
+  BROKER_CONFIGS,
+  type ConfigDefinition,
+  type ConfigValue,
+  parseConfig,
+  TOPIC_CONFIGS,
+} from './definitions.ts';
 
 export interface TopicConfig {
   readonly cleanupPolicy: readonly string[];
@@ -30,8 +36,8 @@ export interface TopicConfig {
   readonly retentionBytes: number;
 }
 
-/** The broker's value for a topic key: the first synonym that is set, else the default. */
-function brokerText(definition: ConfigDefinition, broker: BrokerConfig): string | null {
+/** The broker's value for a key of topics or groups: the first synonym that is set, else the default. */
+export function brokerText(definition: ConfigDefinition, broker: BrokerConfig): string | null {
   for (const synonym of definition.brokerSynonyms) {
     const text = broker.textIfSet(synonym.name);
     if (text === undefined) continue;
@@ -39,7 +45,8 @@ function brokerText(definition: ConfigDefinition, broker: BrokerConfig): string 
       ? text
       : String(BigInt(text) * BigInt(synonym.factor));
   }
-  return definition.default;
+  const primary = definition.brokerSynonyms[0];
+  return (primary && BROKER_CONFIGS.get(primary.name)?.default) ?? definition.default;
 }
 
 /** Resolves the configuration of a topic. Throws INVALID_CONFIG. */

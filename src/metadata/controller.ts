@@ -14,8 +14,8 @@ export const PRODUCER_ID_BLOCK_SIZE = 1000;
 /** Most partitions that one request may make, as in Apache Kafka. */
 export const MAX_PARTITIONS_PER_REQUEST = 10_000;
 
-/** Most characters of one topic's configs: Kafka reads no metadata batch above 8 MiB. */
-const MAX_CONFIG_LENGTH = 1024 * 1024;
+/** Most characters of one resource's configs: Kafka reads no metadata batch above 8 MiB. */
+export const MAX_CONFIG_LENGTH = 1024 * 1024;
 
 export interface ControllerSettings {
   readonly nodeId: number;

@@ -26,6 +26,7 @@ const CODES: Partial<Record<ErrorCode, number>> = {
   MALFORMED: KafkaError.INVALID_REQUEST,
   INVALID_CONFIG: KafkaError.INVALID_CONFIG,
   INVALID_REGULAR_EXPRESSION: KafkaError.INVALID_REGULAR_EXPRESSION,
+  INVALID_REQUEST: KafkaError.INVALID_REQUEST,
 };
 
 /** The Kafka code that answers a request which failed with this error. */

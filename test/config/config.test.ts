@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { BrokerConfig, nearestConfig, parseListeners } from '../../src/config/broker-config.ts';
+import { BrokerConfig, parseListeners } from '../../src/config/broker-config.ts';
 import { BROKER_CONFIGS, parseConfig, TOPIC_CONFIGS } from '../../src/config/definitions.ts';
+import { nearestConfig } from '../../src/config/nearest.ts';
 import { parseProperties } from '../../src/config/properties.ts';
 import { topicConfig, validateTopicConfig } from '../../src/config/topic-config.ts';
 

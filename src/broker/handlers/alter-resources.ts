@@ -1,0 +1,44 @@
+/** What AlterConfigs and IncrementalAlterConfigs have in common. */
+import type { ResourceChange } from '../../metadata/controller-configs.ts';
+import { KafkaError, kafkaCodeOf } from '../../protocol/errors.ts';
+import type { BrokerContext } from '../context.ts';
+
+export interface AlterAnswer {
+  readonly errorCode: number;
+  readonly errorMessage: string | null;
+  readonly resourceType: number;
+  readonly resourceName: string;
+}
+
+/** Changes each resource and says what became of it; one that comes twice is refused. */
+export async function alterResources(
+  resources: readonly ResourceChange[],
+  validateOnly: boolean,
+  broker: BrokerContext,
+): Promise<AlterAnswer[]> {
+  const keyOf = ({ type, name }: ResourceChange) => `${type} ${name}`;
+  const counts = new Map<string, number>();
+  for (const resource of resources) counts.set(keyOf(resource), (counts.get(keyOf(resource)) ?? 0) + 1);
+  const single = resources.filter((resource) => counts.get(keyOf(resource)) === 1);
+  const answer = ({ type, name }: ResourceChange, errorCode: number, errorMessage: string | null) => ({
+    errorCode,
+    errorMessage,
+    resourceType: type,
+    resourceName: name,
+  });
+  const repeated = [...new Map(resources.map((each) => [keyOf(each), each])).values()]
+    .filter((resource) => counts.get(keyOf(resource)) !== 1)
+    .map((each) => answer(each, KafkaError.INVALID_REQUEST, 'Each resource must appear at most once.'));
+  try {
+    const refusals = await broker.configs.alter(single, validateOnly);
+    const answers = single.map((resource, index) => {
+      const refusal = refusals[index];
+      return answer(resource, refusal?.errorCode ?? KafkaError.NONE, refusal?.message ?? null);
+    });
+    return [...answers, ...repeated];
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    broker.log.error({ reason: message }, 'a change of configs failed');
+    return [...single.map((each) => answer(each, kafkaCodeOf(error), message)), ...repeated];
+  }
+}
