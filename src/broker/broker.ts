@@ -21,14 +21,16 @@ import type { Clock } from '../runtime/clock.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { ClusterAdmin } from './cluster-admin.ts';
+import { Configs } from './configs.ts';
 import { Connection, type ConnectionHost } from './connection.ts';
 import type { BrokerContext, FeatureLevels } from './context.ts';
 import { DelayedFetches } from './delayed-fetch.ts';
-import { dynamicConfig } from './dynamic-config.ts';
+import { applyDynamicConfig, TopicConfigs } from './dynamic-config.ts';
 import { describeBadFrame } from './garbage.ts';
 import { openGroups } from './groups.ts';
 import { HANDLERS } from './handlers/index.ts';
 import { type Endpoint, Listeners } from './listeners.ts';
+import { Loggers } from './loggers.ts';
 import { Tick } from './tick.ts';
 import { describePartition, Topics } from './topics.ts';
 import type { CloseReason, ConnectionId, Peer, Transport, TransportHandler } from './transport.ts';
@@ -57,6 +59,7 @@ export class BrokerInstance implements TransportHandler {
   readonly #tick: Tick;
   readonly #fetches: DelayedFetches;
   readonly #listeners: Listeners;
+  readonly #loggers: Loggers;
   #host: ConnectionHost | undefined;
   #logs: LogManager | undefined;
   #closing: Promise<void> | undefined;
@@ -74,8 +77,10 @@ export class BrokerInstance implements TransportHandler {
   }
 
   private constructor(parts: BrokerParts) {
-    const { transport, config, clock, log } = parts;
-    this.#parts = parts;
+    this.#loggers = new Loggers(parts.log);
+    const { transport, config, clock } = parts;
+    const log = this.#loggers.get('broker');
+    this.#parts = { ...parts, log };
     this.#tick = new Tick(
       [() => (this.#logs?.commitTick().length ?? 0) > 0, () => this.#fetches.wakeReady()],
       () => transport.flush(),
@@ -83,7 +88,7 @@ export class BrokerInstance implements TransportHandler {
       () => clock.monotonic(),
     );
     this.#fetches = new DelayedFetches(clock, () => this.#tick.request());
-    this.#listeners = new Listeners(config, transport, log);
+    this.#listeners = new Listeners(config, transport, this.#loggers.get('network'));
   }
 
   get dataDir(): string {
@@ -113,22 +118,29 @@ export class BrokerInstance implements TransportHandler {
     this.#undo.push(() => metadata.close());
     this.#listeners.open(config);
     await metadata.activate(this.endpoints, clock.now());
-    const effective = dynamicConfig(config, metadata.image, metadata.nodeId, log);
+    applyDynamicConfig(config, metadata.image, metadata.nodeId, log);
+    const topicConfigs = new TopicConfigs(metadata.image, config, this.#loggers.get('logs'));
     const logs = await LogManager.open(
       {
         dataDir,
         engine,
         committer,
         clock,
-        logger: log,
+        logger: this.#loggers.get('logs'),
         settings: logManagerSettings(config),
         onActivity: () => this.#tick.request(),
       },
-      describePartition(metadata, effective, log),
+      describePartition(metadata, topicConfigs),
     );
     this.#logs = logs;
     this.#undo.push(() => logs.close(metadata.brokerEpoch));
-    const topics = new Topics({ metadata, logs, config, effective, clock, log });
+    const topics = new Topics({ metadata, logs, config, topicConfigs, clock, log });
+    const configs = new Configs({
+      ...{ metadata, logs, topics, topicConfigs, config, clock },
+      loggers: this.#loggers,
+      log: this.#loggers.get('controller'),
+    });
+    this.#undo.push(topicConfigs.follow(logs));
     await this.#makeMissing(metadata.image, logs, topics);
     const groups = await openGroups({
       config,
@@ -136,10 +148,10 @@ export class BrokerInstance implements TransportHandler {
       logs,
       topics,
       clock,
-      log,
+      log: this.#loggers.get('groups'),
       requestTick: () => this.#tick.request(),
     });
-    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, groups));
+    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, configs, groups));
     this.#undo.push(
       () => transport.close(DRAIN_MS),
       () => this.#stopWaiting(topics, logs),
@@ -166,9 +178,10 @@ export class BrokerInstance implements TransportHandler {
     metadata: ClusterMetadata,
     logs: LogManager,
     topics: Topics,
+    configs: Configs,
     groups: GroupCoordinator,
   ): BrokerContext {
-    const { config, clock, log } = this.#parts;
+    const { config, clock } = this.#parts;
     return {
       clusterId: metadata.clusterId,
       nodeId: metadata.nodeId,
@@ -176,6 +189,7 @@ export class BrokerInstance implements TransportHandler {
       config,
       image: metadata.image,
       topics,
+      configs,
       groups,
       cluster: new ClusterAdmin(metadata, clock),
       listeners: this.#listeners,
@@ -183,7 +197,7 @@ export class BrokerInstance implements TransportHandler {
       producerIds: metadata.producerIds(() => clock.now()),
       handlers: HANDLERS,
       clock,
-      log,
+      log: this.#loggers.get('requests'),
       partition: (topic, index): Partition | undefined => logs.partition(topic, index),
       missingCode: (topic, index) =>
         logs.failure(topic, index) === undefined
@@ -207,12 +221,12 @@ export class BrokerInstance implements TransportHandler {
   }
 
   #connectionHost(context: BrokerContext): ConnectionHost {
-    const { transport, config, log } = this.#parts;
+    const { transport, config } = this.#parts;
     return {
       transport,
       handlers: HANDLERS,
       context,
-      log,
+      log: this.#loggers.get('network'),
       reader: new Reader(),
       writer: new Writer(64 * 1024),
       maxWaitingRequests: config.number('connection.max.queued.requests'),

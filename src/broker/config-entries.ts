@@ -39,7 +39,7 @@ const TYPE_CODES: Record<ConfigType, number> = {
   class: 8,
   password: 9,
 };
-const UNKNOWN_TYPE = 0;
+export const UNKNOWN_TYPE = 0;
 
 export interface Synonym {
   readonly name: string;
@@ -115,6 +115,7 @@ function overridden(
   own: ReadonlyMap<string, string>,
   broker: BrokerConfig,
   source: number,
+  fallback: (definition: ConfigDefinition) => readonly Synonym[],
 ): DescribedConfig[] {
   const entries: DescribedConfig[] = [];
   for (const definition of definitions.values()) {
@@ -122,7 +123,7 @@ function overridden(
     const text = own.get(name);
     if (definition.internal && text === undefined) continue;
     const primary = definition.brokerSynonyms[0]?.name;
-    const inherited = primary === undefined ? [] : brokerSynonyms(primary, broker, false);
+    const inherited = primary === undefined ? fallback(definition) : brokerSynonyms(primary, broker, false);
     const synonyms =
       text === undefined
         ? inherited
@@ -133,11 +134,13 @@ function overridden(
 }
 
 export function topicEntries(own: ReadonlyMap<string, string>, broker: BrokerConfig): DescribedConfig[] {
-  return overridden(TOPIC_CONFIGS, own, broker, ConfigSource.TOPIC);
+  return overridden(TOPIC_CONFIGS, own, broker, ConfigSource.TOPIC, () => []);
 }
 
 export function groupEntries(own: ReadonlyMap<string, string>, broker: BrokerConfig): DescribedConfig[] {
-  return overridden(GROUP_CONFIGS, own, broker, ConfigSource.GROUP);
+  return overridden(GROUP_CONFIGS, own, broker, ConfigSource.GROUP, ({ name, default: value }) => [
+    { name, value, source: ConfigSource.DEFAULT },
+  ]);
 }
 
 export function clientMetricsEntries(own: ReadonlyMap<string, string>): DescribedConfig[] {
@@ -145,11 +148,10 @@ export function clientMetricsEntries(own: ReadonlyMap<string, string>): Describe
   for (const definition of CLIENT_METRICS_CONFIGS.values()) {
     const { name } = definition;
     const text = own.get(name);
-    const fallback = { name, value: definition.default, source: ConfigSource.DEFAULT };
     const synonyms =
       text === undefined
-        ? [fallback]
-        : [{ name, value: formatConfig(definition, text), source: ConfigSource.CLIENT_METRICS }, fallback];
+        ? []
+        : [{ name, value: formatConfig(definition, text), source: ConfigSource.CLIENT_METRICS }];
     entries.push(described(definition, text ?? definition.default, false, synonyms));
   }
   return sorted(entries);

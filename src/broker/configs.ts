@@ -17,11 +17,7 @@ import { validateTopicConfig } from '../config/topic-config.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import type { ClusterMetadata } from '../metadata/cluster-metadata.ts';
 import type { Refusal } from '../metadata/controller.ts';
-import {
-  ConfigOperation,
-  type ConfigRules,
-  type ResourceChange,
-} from '../metadata/controller-configs.ts';
+import { ConfigOperation, type ConfigRules, type ResourceChange } from '../metadata/controller-configs.ts';
 import { ConfigResource } from '../metadata/image.ts';
 import { topicNameFault } from '../metadata/topic-names.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
@@ -36,6 +32,7 @@ import {
   type DescribedConfig,
   groupEntries,
   topicEntries,
+  UNKNOWN_TYPE,
 } from './config-entries.ts';
 import { applyDynamicConfig, type TopicConfigs } from './dynamic-config.ts';
 import { type KafkaLogLevel, LOG_LEVELS, type Loggers, ROOT_LOGGER } from './loggers.ts';
@@ -59,9 +56,6 @@ const DEFINITIONS: ReadonlyMap<number, ReadonlyMap<string, ConfigDefinition>> = 
   [ConfigResource.GROUP, GROUP_CONFIGS],
 ]);
 
-/** `STRING` of a type of config entry. */
-const STRING_TYPE = 2;
-
 function invalid(message: string): never {
   throw new BroadsheetError('INVALID_REQUEST', message);
 }
@@ -74,7 +68,9 @@ export class Configs {
     this.#parts = parts;
     this.#rules = {
       listDefault: (type, name) => {
-        const definition = DEFINITIONS.get(type)?.get(name);
+        // As in Kafka, lists of groups and client metrics can only be set as a whole.
+        const editable = type === ConfigResource.TOPIC || type === ConfigResource.BROKER;
+        const definition = editable ? DEFINITIONS.get(type)?.get(name) : undefined;
         return definition?.type === 'list' ? (definition.default ?? '') : undefined;
       },
       validate: (type, name, values) => this.#validate(type, name, values),
@@ -99,7 +95,7 @@ export class Configs {
     switch (type) {
       case ConfigResource.TOPIC: {
         const fault = topicNameFault(name);
-        if (fault !== undefined) return { ok: false, errorCode: KafkaError.INVALID_TOPIC_EXCEPTION, message: fault };
+        if (fault !== undefined) throw new BroadsheetError('INVALID_TOPIC', fault);
         if (image.topicsByName.has(name)) return topicEntries(image.topicConfigs(name), config);
         return {
           ok: false,
@@ -129,7 +125,7 @@ export class Configs {
           configSource: ConfigSource.DYNAMIC_BROKER_LOGGER,
           isSensitive: false,
           synonyms: [],
-          configType: STRING_TYPE,
+          configType: UNKNOWN_TYPE,
         }));
       case ConfigResource.CLIENT_METRICS:
         if (name === '') invalid('Client metrics subscription name must not be empty');
@@ -162,10 +158,7 @@ export class Configs {
 
   /** Changes resources, or only says whether they could be. Of each: why not, or undefined. Resolves when all is durable.
    * Throws what a metadata log that takes nothing any more throws. */
-  async alter(
-    resources: readonly ResourceChange[],
-    validateOnly: boolean,
-  ): Promise<(Refusal | undefined)[]> {
+  async alter(resources: readonly ResourceChange[], validateOnly: boolean): Promise<(Refusal | undefined)[]> {
     const { metadata, topics } = this.#parts;
     for (const { type, name } of resources) {
       // Partitions that are being made take their values when they are open.
@@ -217,7 +210,7 @@ export class Configs {
     const { config } = this.#parts;
     switch (type) {
       case ConfigResource.TOPIC:
-        if (name === '') invalid('Default topic resources are not allowed.');
+        this.#checkTopicName(name);
         validateTopicConfig(values, config);
         return;
       case ConfigResource.BROKER:
@@ -231,6 +224,12 @@ export class Configs {
         if (name === '') invalid('Default group resources are not allowed.');
         validateGroupConfigs(values, config);
     }
+  }
+
+  #checkTopicName(name: string): void {
+    if (name === '') invalid('Default topic resources are not allowed.');
+    const fault = topicNameFault(name);
+    if (fault !== undefined) throw new BroadsheetError('INVALID_TOPIC', fault);
   }
 
   #apply({ type, name }: ResourceChange): void {

@@ -6,6 +6,7 @@ import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { ClusterAdmin } from './cluster-admin.ts';
+import type { Configs } from './configs.ts';
 import type { DelayedFetches } from './delayed-fetch.ts';
 import type { HandlerRow } from './handlers/handler.ts';
 import type { Listeners } from './listeners.ts';
@@ -22,9 +23,11 @@ export interface BrokerContext {
   readonly clusterId: string;
   readonly nodeId: number;
   readonly rack: string | null;
+  /** Gives the values now in force. */
   readonly config: BrokerConfig;
   readonly image: ClusterImage;
   readonly topics: Topics;
+  readonly configs: Configs;
   readonly groups: GroupCoordinator;
   readonly cluster: ClusterAdmin;
   readonly listeners: Listeners;

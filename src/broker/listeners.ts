@@ -1,5 +1,5 @@
 /** Listeners: where they listen, what they advertise, and how many connections they take. */
-import type { BrokerConfig, ListenerConfig } from '../config/broker-config.ts';
+import { type BrokerConfig, type ListenerConfig, parseOverrides } from '../config/broker-config.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { ConnectionId, Peer, Transport } from './transport.ts';
@@ -35,9 +35,9 @@ export class Listeners {
   readonly #transport: Transport;
   readonly #log: Logger;
   readonly #listeners = new Map<number, Listener>();
-  readonly #maxConnections: number;
-  readonly #maxPerIp: number;
-  readonly #overrides = new Map<string, number>();
+  #maxConnections = Number.POSITIVE_INFINITY;
+  #maxPerIp = Number.POSITIVE_INFINITY;
+  #overrides: ReadonlyMap<string, number> = new Map();
   readonly #perIp = new Map<string, number>();
   readonly #admitted = new Map<ConnectionId, string>();
   #accepting = true;
@@ -45,20 +45,20 @@ export class Listeners {
   constructor(config: BrokerConfig, transport: Transport, log: Logger) {
     this.#transport = transport;
     this.#log = log;
+    this.#readLimits(config);
+    config.onChange((changed) => {
+      if (![...changed].some((name) => name.startsWith('max.connections'))) return;
+      this.#readLimits(config);
+      this.#throttle();
+    });
+  }
+
+  /** Throws INVALID_CONFIG. */
+  #readLimits(config: BrokerConfig): void {
+    const overrides = parseOverrides(config.string('max.connections.per.ip.overrides'));
     this.#maxConnections = config.number('max.connections');
     this.#maxPerIp = config.number('max.connections.per.ip');
-    for (const entry of config.string('max.connections.per.ip.overrides').split(',')) {
-      if (entry.trim() === '') continue;
-      const at = entry.lastIndexOf(':');
-      const limit = Number(entry.slice(at + 1));
-      if (at <= 0 || !Number.isInteger(limit) || limit < 0) {
-        throw new BroadsheetError(
-          'INVALID_CONFIG',
-          `Invalid value ${entry} for configuration max.connections.per.ip.overrides: expected address:count`,
-        );
-      }
-      this.#overrides.set(entry.slice(0, at).trim(), limit);
-    }
+    this.#overrides = overrides;
   }
 
   /** Binds every listener of the configuration. Throws ADDRESS_IN_USE, IO. */

@@ -1,15 +1,7 @@
 /** A topic's configuration as clients are shown it: each value with where it comes from. */
 import type { BrokerConfig } from '../config/broker-config.ts';
 import { TOPIC_CONFIGS } from '../config/definitions.ts';
-
-/** Where a value comes from: Kafka's ConfigSource codes. */
-export const ConfigSource = {
-  TOPIC: 1,
-  DYNAMIC_BROKER: 2,
-  DYNAMIC_DEFAULT_BROKER: 3,
-  STATIC_BROKER: 4,
-  DEFAULT: 5,
-} as const;
+import { ConfigSource } from './config-entries.ts';
 
 export interface ConfigEntry {
   readonly name: string;
@@ -45,7 +37,7 @@ export function topicConfigEntries(
     const inherited = definition.brokerSynonyms
       .flatMap((synonym) => [
         { text: clusterDefaults.get(synonym.name), source: ConfigSource.DYNAMIC_DEFAULT_BROKER, synonym },
-        { text: broker.textIfSet(synonym.name), source: ConfigSource.STATIC_BROKER, synonym },
+        { text: broker.staticTexts.get(synonym.name), source: ConfigSource.STATIC_BROKER, synonym },
       ])
       .find((candidate) => candidate.text !== undefined);
     if (inherited === undefined) found(definition.default, ConfigSource.DEFAULT);

@@ -3,7 +3,6 @@
  * that Apache Kafka needs. What is asked of one name happens one after the other.
  */
 import type { BrokerConfig } from '../config/broker-config.ts';
-import { type TopicConfig, topicConfig } from '../config/topic-config.ts';
 import type { LogManager, PartitionDescription } from '../log/log-manager.ts';
 import type { ClusterMetadata, CreateTopicResult, DeleteTopicResult } from '../metadata/cluster-metadata.ts';
 import type { Refusal, TopicReference, TopicSpec } from '../metadata/controller.ts';
@@ -12,38 +11,28 @@ import { CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topicNameFault } from '../meta
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { TopicConfigs } from './dynamic-config.ts';
 import { type ConfigEntry, topicConfigEntries } from './topic-config-entries.ts';
 
 export interface TopicsParts {
   readonly metadata: ClusterMetadata;
   readonly logs: LogManager;
-  /** As it was given. */
   readonly config: BrokerConfig;
-  /** With what was set while a broker ran: topics get their defaults from it. */
-  readonly effective: BrokerConfig;
+  readonly topicConfigs: TopicConfigs;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What the metadata says of a partition, as its log needs it. Values that this version does not take are logged, and
- * the broker's apply. */
+/** What the metadata says of a partition, as its log needs it. */
 export function describePartition(
   metadata: ClusterMetadata,
-  config: BrokerConfig,
-  log: Logger,
+  topicConfigs: TopicConfigs,
 ): (topic: string, index: number) => PartitionDescription | undefined {
   return (name, index) => {
     const topic = metadata.image.topicsByName.get(name);
     const partition = topic?.partitions.get(index);
     if (topic === undefined || partition === undefined) return undefined;
-    let values: TopicConfig;
-    try {
-      values = topicConfig(metadata.image.topicConfigs(name), config);
-    } catch (error) {
-      log.error({ topic: name, reason: (error as Error).message }, "a topic's configuration is ignored");
-      values = topicConfig(new Map(), config);
-    }
-    return { topicId: topic.id, leaderEpoch: partition.leaderEpoch, config: values };
+    return { topicId: topic.id, leaderEpoch: partition.leaderEpoch, config: topicConfigs.of(name) };
   };
 }
 
@@ -169,8 +158,8 @@ export class Topics {
 
   /** Makes the logs of a topic's partitions. */
   async makePartitions(topic: TopicState, indexes = [...topic.partitions.keys()]): Promise<void> {
-    const { metadata, logs, effective, log } = this.#parts;
-    const describe = describePartition(metadata, effective, log);
+    const { metadata, logs, topicConfigs } = this.#parts;
+    const describe = describePartition(metadata, topicConfigs);
     await Promise.all(indexes.map((index) => logs.create(topic.name, index, describe(topic.name, index)!)));
   }
 

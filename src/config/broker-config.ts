@@ -38,6 +38,24 @@ export function parseListeners(key: string, entries: readonly string[]): Listene
   });
 }
 
+/** `address:count,...` of max.connections.per.ip.overrides. Throws INVALID_CONFIG. */
+export function parseOverrides(text: string): Map<string, number> {
+  const overrides = new Map<string, number>();
+  for (const entry of text.split(',')) {
+    if (entry.trim() === '') continue;
+    const at = entry.lastIndexOf(':');
+    const limit = Number(entry.slice(at + 1));
+    if (at <= 0 || !Number.isInteger(limit) || limit < 0) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `Invalid value ${entry} for configuration max.connections.per.ip.overrides: expected address:count`,
+      );
+    }
+    overrides.set(entry.slice(0, at).trim(), limit);
+  }
+  return overrides;
+}
+
 /** Told which keys have another value now. */
 export type ConfigListener = (changed: ReadonlySet<string>) => void;
 

@@ -87,8 +87,28 @@ function table(list: Fact[]): ReadonlyMap<string, ConfigDefinition> {
   );
 }
 
+/** Topics' bounds by the broker key that gives their default: Kafka checks them where the key itself states none. */
+const TOPIC_BOUNDS = new Map(
+  (facts.topic as Fact[]).flatMap(({ valid, brokerSynonyms }) =>
+    (brokerSynonyms ?? [])
+      .filter(({ factor }) => factor === undefined)
+      .map(({ name }) => [name, valid] as const),
+  ),
+);
+/** Any negative value of these means no limit, and zero would delete all there is. */
+const RETENTION_KEYS: ReadonlySet<string> = new Set([
+  'log.retention.ms',
+  'log.retention.minutes',
+  'log.retention.hours',
+]);
+
 export const BROKER_CONFIGS = table([
-  ...(facts.broker as Fact[]),
+  ...(facts.broker as Fact[]).map(
+    (fact): Fact =>
+      fact.valid !== undefined || RETENTION_KEYS.has(fact.name)
+        ? fact
+        : { ...fact, valid: TOPIC_BOUNDS.get(fact.name) },
+  ),
   ...(facts.brokerDynamicOnly as Fact[]).map((fact): Fact => ({ ...fact, updateMode: 'cluster-wide' })),
   ...OWN,
 ]);
@@ -156,6 +176,8 @@ function parseRange(valid: string): { low: number; high: number } | undefined {
 }
 
 function checkNumber(definition: ConfigDefinition, text: string, value: number): void {
+  if (value === 0 && RETENTION_KEYS.has(definition.name))
+    refuse(definition, text, 'Value must be -1 or at least 1');
   const { valid } = definition;
   const range = valid === undefined ? undefined : parseRange(valid);
   if (range === undefined) return;
@@ -233,19 +255,21 @@ function formatDouble(value: number): string {
   return `${mantissa.includes('.') ? mantissa : `${mantissa}.0`}E${Number(exponent)}`;
 }
 
-/** A value that parseConfig takes, in the one form that DescribeConfigs shows it in. */
+/** A value of the right type, in the one form that DescribeConfigs shows it in. */
 export function formatConfig(definition: ConfigDefinition, text: string): string {
-  const value = parseConfig(definition, text);
+  const trimmed = text.trim();
   switch (definition.type) {
     case 'int':
     case 'short':
     case 'long':
-      return String(BigInt(text.trim()));
+      return String(BigInt(trimmed.replace(/^\+/, '')));
     case 'double':
-      return formatDouble(value as number);
+      return formatDouble(Number(trimmed));
     case 'list':
-      return (value as string[]).join(',');
+      return trimmed.split(/\s*,\s*/).join(',');
+    case 'boolean':
+      return trimmed.toLowerCase();
     default:
-      return String(value);
+      return trimmed;
   }
 }

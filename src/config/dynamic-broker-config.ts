@@ -1,7 +1,14 @@
 /** Which values brokers may be given while they run, by Kafka's rules. */
 import { BroadsheetError } from '../runtime/errors.ts';
-import type { BrokerConfig } from './broker-config.ts';
-import { BROKER_CONFIGS, baseKey, isDynamic, OWN_KEYS, parseConfig } from './definitions.ts';
+import { type BrokerConfig, parseOverrides } from './broker-config.ts';
+import {
+  BROKER_CONFIGS,
+  baseKey,
+  type ConfigDefinition,
+  isDynamic,
+  OWN_KEYS,
+  parseConfig,
+} from './definitions.ts';
 
 /** Kafka opens and closes listeners while it runs; here they are those of the start. */
 const FIXED_LISTENERS: ReadonlySet<string> = new Set(['listeners', 'listener.security.protocol.map']);
@@ -15,8 +22,9 @@ const THREAD_POOLS: ReadonlySet<string> = new Set([
   'num.replica.fetchers',
 ]);
 
-function isSecurityKey(name: string): boolean {
-  return /^(ssl|sasl)\./.test(name) || name === 'principal.builder.class';
+/** Keys of stores and their passwords. */
+function isStoreKey(name: string): boolean {
+  return /^ssl\.(keystore\.|truststore\.|key\.password)/.test(name);
 }
 
 function refuse(message: string): never {
@@ -25,6 +33,15 @@ function refuse(message: string): never {
 
 function refuseNames(names: readonly string[], why: string): void {
   if (names.length > 0) refuse(`${why}: ${names.join(', ')}`);
+}
+
+/** Throws INVALID_CONFIG. */
+function checkValue(definition: ConfigDefinition, text: string): void {
+  parseConfig(definition, text);
+  if (definition.type === 'class' && text !== definition.default) {
+    throw new BroadsheetError('INVALID_CONFIG', `${definition.name}: this broker loads no classes`);
+  }
+  if (definition.name === 'max.connections.per.ip.overrides') parseOverrides(text);
 }
 
 function checkPoolSize(name: string, text: string, config: BrokerConfig): void {
@@ -58,18 +75,15 @@ export function validateBrokerConfigs(
     known.filter((name) => OWN_KEYS.has(name) || FIXED_LISTENERS.has(name)),
     'this broker takes these configurations at its start only',
   );
-  const withoutListener = known.filter(
-    (name) => isSecurityKey(name) && BROKER_CONFIGS.get(name)!.updateMode === 'per-broker',
-  );
   refuseNames(
-    withoutListener,
+    known.filter(isStoreKey),
     'these configurations can only be changed per listener (listener.name.<name>.<key>)',
   );
   for (const [name, text] of values) {
     const definition = BROKER_CONFIGS.get(baseKey(name));
     if (definition === undefined) continue;
     try {
-      parseConfig(definition, text);
+      checkValue(definition, text);
     } catch (error) {
       refuse((error as Error).message);
     }
@@ -89,7 +103,7 @@ export function faultOfDynamicValue(name: string, text: string): string | undefi
   if (definition === undefined) return undefined;
   if (!isDynamic(name)) return `${name} cannot be changed while a broker runs`;
   try {
-    parseConfig(definition, text);
+    checkValue(definition, text);
     return undefined;
   } catch (error) {
     return (error as Error).message;

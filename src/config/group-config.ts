@@ -82,6 +82,12 @@ function checkOffsetReset(text: string): void {
   );
 }
 
+function checkAssignor(text: string, broker: BrokerConfig): void {
+  const known = broker.list('group.streams.assignors');
+  if (!known.includes(text))
+    refuse(`streams.assignor.name ${text} is none of group.streams.assignors: ${known.join(', ')}`);
+}
+
 /** Checks all values of one group. Throws INVALID_CONFIG. */
 export function validateGroupConfigs(values: ReadonlyMap<string, string>, broker: BrokerConfig): void {
   for (const [name, text] of values) {
@@ -89,6 +95,7 @@ export function validateGroupConfigs(values: ReadonlyMap<string, string>, broker
     if (definition === undefined) refuse(`Unknown group config name: ${name}`);
     if (name === 'share.auto.offset.reset') checkOffsetReset(text);
     else parseConfig(definition, text);
+    if (name === 'streams.assignor.name') checkAssignor(text, broker);
   }
   const number = (name: string) => Number(values.get(name) ?? brokerText(GROUP_CONFIGS.get(name)!, broker));
   for (const [name, least, greatest] of BOUNDS) {

@@ -41,9 +41,8 @@ export function brokerText(definition: ConfigDefinition, broker: BrokerConfig): 
   for (const synonym of definition.brokerSynonyms) {
     const text = broker.textIfSet(synonym.name);
     if (text === undefined) continue;
-    return synonym.factor === 1 || text.startsWith('-')
-      ? text
-      : String(BigInt(text) * BigInt(synonym.factor));
+    if (text.startsWith('-')) return definition.name === 'retention.ms' ? '-1' : text;
+    return synonym.factor === 1 ? text : String(BigInt(text) * BigInt(synonym.factor));
   }
   const primary = definition.brokerSynonyms[0];
   return (primary && BROKER_CONFIGS.get(primary.name)?.default) ?? definition.default;

@@ -50,7 +50,9 @@ export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
     recoveryPointCheckpointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
     logStartCheckpointMs: config.number('log.flush.start.offset.checkpoint.interval.ms'),
     highWatermarkCheckpointMs: config.number('replica.high.watermark.checkpoint.interval.ms'),
-    producerExpirationMs: config.number('producer.id.expiration.ms'),
+    get producerExpirationMs() {
+      return config.number('producer.id.expiration.ms');
+    },
     producerExpirationCheckMs: config.number('producer.id.expiration.check.interval.ms'),
   };
 }
@@ -336,6 +338,17 @@ export class LogManager implements PartitionHost {
     this.#options.committer.unregister(log);
     await log.close().catch(() => {});
     await this.#files.removeTree(log.dir);
+  }
+
+  /** Has a partition obey other values from now on. */
+  setConfig(partition: Partition, config: TopicConfig): void {
+    const slot = this.#slots.get(partition);
+    if (slot === undefined) return;
+    slot.flushTimer?.cancel();
+    slot.flushTimer = undefined;
+    partition.setConfig(config);
+    this.#armFlushTimer(partition);
+    this.#options.onActivity?.();
   }
 
   // --- the tick ---

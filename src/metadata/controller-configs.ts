@@ -8,6 +8,8 @@ import { MAX_CONFIG_LENGTH, type Refusal } from './controller.ts';
 import { type ClusterImage, ConfigResource } from './image.ts';
 import type { MetadataRecordInput } from './records.ts';
 
+const MIN_ISR = 'min.insync.replicas';
+
 /** Codes of ConfigOperation in IncrementalAlterConfigs. */
 export const ConfigOperation = { SET: 0, DELETE: 1, APPEND: 2, SUBTRACT: 3 } as const;
 
@@ -79,6 +81,21 @@ function outcome(
   return list.filter((each) => !given.includes(each)).join(',');
 }
 
+/** With eligible leader replicas (KIP-966) the limit is the cluster's: a broker has none of its own, and it stays set. */
+function minIsrFault(
+  image: ClusterImage,
+  { type, name }: ResourceChange,
+  after: ReadonlyMap<string, string>,
+  touched: ReadonlySet<string>,
+): Refusal | undefined {
+  const guarded = (image.features.get('eligible.leader.replicas.version') ?? 0) > 0;
+  if (!guarded || type !== ConfigResource.BROKER || !touched.has(MIN_ISR)) return undefined;
+  if (name !== '')
+    return refuse(KafkaError.INVALID_CONFIG, `${MIN_ISR} of a single broker cannot be changed`);
+  if (after.has(MIN_ISR)) return undefined;
+  return refuse(KafkaError.INVALID_CONFIG, `${MIN_ISR} of the cluster cannot be removed`);
+}
+
 /** Whether the resource can have values at all. */
 function missing(image: ClusterImage, { type, name }: ResourceChange): Refusal | undefined {
   if (type === ConfigResource.TOPIC && !image.topicsByName.has(name)) {
@@ -121,7 +138,7 @@ export function alterConfigs(
     if (error instanceof BroadsheetError) return refuse(kafkaCodeOf(error), error.message);
     throw error;
   }
-  const absent = missing(image, resource);
+  const absent = missing(image, resource) ?? minIsrFault(image, resource, after, touched);
   if (absent !== undefined) return absent;
   const records: MetadataRecordInput[] = [];
   for (const name of touched) {

@@ -24,6 +24,7 @@ export type ErrorCode =
   | 'INVALID_CONFIG'
   /** A subscription pattern that is not RE2 syntax. */
   | 'INVALID_REGULAR_EXPRESSION'
+  | 'INVALID_TOPIC'
   /** A request that can never be served as it is. */
   | 'INVALID_REQUEST'
   /** The client: no answer in time, none of an API's versions in common, an error code in a response. */

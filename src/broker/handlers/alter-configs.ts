@@ -5,10 +5,7 @@
  * Errors, per resource: as of IncrementalAlterConfigs.
  */
 import { ConfigOperation } from '../../metadata/controller-configs.ts';
-import {
-  readAlterConfigsRequest,
-  writeAlterConfigsResponse,
-} from '../../protocol/generated/AlterConfigs.ts';
+import { readAlterConfigsRequest, writeAlterConfigsResponse } from '../../protocol/generated/AlterConfigs.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import { alterResources } from './alter-resources.ts';

@@ -19,26 +19,28 @@ export async function alterResources(
   const keyOf = ({ type, name }: ResourceChange) => `${type} ${name}`;
   const counts = new Map<string, number>();
   for (const resource of resources) counts.set(keyOf(resource), (counts.get(keyOf(resource)) ?? 0) + 1);
-  const single = resources.filter((resource) => counts.get(keyOf(resource)) === 1);
+  const repeated = (resource: ResourceChange) => counts.get(keyOf(resource)) !== 1;
+  const single = resources.filter((resource) => !repeated(resource));
   const answer = ({ type, name }: ResourceChange, errorCode: number, errorMessage: string | null) => ({
     errorCode,
     errorMessage,
     resourceType: type,
     resourceName: name,
   });
-  const repeated = [...new Map(resources.map((each) => [keyOf(each), each])).values()]
-    .filter((resource) => counts.get(keyOf(resource)) !== 1)
-    .map((each) => answer(each, KafkaError.INVALID_REQUEST, 'Each resource must appear at most once.'));
+  const twice = (resource: ResourceChange) =>
+    answer(resource, KafkaError.INVALID_REQUEST, 'Each resource must appear at most once.');
   try {
     const refusals = await broker.configs.alter(single, validateOnly);
-    const answers = single.map((resource, index) => {
-      const refusal = refusals[index];
+    return resources.map((resource) => {
+      if (repeated(resource)) return twice(resource);
+      const refusal = refusals[single.indexOf(resource)];
       return answer(resource, refusal?.errorCode ?? KafkaError.NONE, refusal?.message ?? null);
     });
-    return [...answers, ...repeated];
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     broker.log.error({ reason: message }, 'a change of configs failed');
-    return [...single.map((each) => answer(each, kafkaCodeOf(error), message)), ...repeated];
+    return resources.map((resource) =>
+      repeated(resource) ? twice(resource) : answer(resource, kafkaCodeOf(error), message),
+    );
   }
 }

@@ -8,6 +8,7 @@
  * Errors, per resource: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another broker's id, an empty
  * name, an unknown type).
  */
+import { GROUP_CONFIGS, TOPIC_CONFIGS } from '../../config/definitions.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type DescribeConfigsRequest,
@@ -21,11 +22,19 @@ import type { HandlerRow } from './handler.ts';
 const VERSIONS = [1, 4] as const;
 const FIRST_WITH_DOCUMENTATION = 3;
 
+/** Keys of topics and groups by the broker key that gives their default. */
+const HEIRS: ReadonlyMap<string, string> = new Map(
+  [...GROUP_CONFIGS.values(), ...TOPIC_CONFIGS.values()].flatMap(({ name, brokerSynonyms }) =>
+    brokerSynonyms.slice(0, 1).map((synonym) => [synonym.name, name] as const),
+  ),
+);
+
 type Texts = (resourceType: number, key: string) => string | null;
 
 /** The texts are loaded when the first client asks: few do, and the start is not to wait for them. */
 async function loadTexts(): Promise<Texts> {
-  return (await import('../../config/config-texts.ts')).configText;
+  const { configText } = await import('../../config/config-texts.ts');
+  return (resourceType, key) => configText(resourceType, key, (brokerKey) => HEIRS.get(brokerKey));
 }
 
 function answer(message: DescribeConfigsRequest, texts: Texts | undefined, broker: BrokerContext) {
@@ -35,7 +44,7 @@ function answer(message: DescribeConfigsRequest, texts: Texts | undefined, broke
       const { errorCode, message: errorMessage } = found;
       return { errorCode, errorMessage, resourceType, resourceName, configs: [] };
     }
-    const wanted = configurationKeys === null ? undefined : new Set(configurationKeys);
+    const wanted = configurationKeys?.length ? new Set(configurationKeys) : undefined;
     const configs = found
       .filter(({ name }) => wanted === undefined || wanted.has(name))
       .map((config) => ({

@@ -2,12 +2,14 @@
 import { addRaftVoter } from './add-raft-voter.ts';
 import { alterClientQuotas } from './alter-client-quotas.ts';
 import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
+import { alterConfigs } from './alter-configs.ts';
 import { apiVersions } from './api-versions.ts';
 import { createTopics } from './create-topics.ts';
 import { deleteGroups } from './delete-groups.ts';
 import { deleteTopics } from './delete-topics.ts';
 import { describeClientQuotas } from './describe-client-quotas.ts';
 import { describeCluster } from './describe-cluster.ts';
+import { describeConfigs } from './describe-configs.ts';
 import { describeGroups } from './describe-groups.ts';
 import { describeQuorum } from './describe-quorum.ts';
 import { describeUserScramCredentials } from './describe-user-scram-credentials.ts';
@@ -15,9 +17,11 @@ import { fetch } from './fetch.ts';
 import { findCoordinator } from './find-coordinator.ts';
 import type { HandlerRow } from './handler.ts';
 import { heartbeat } from './heartbeat.ts';
+import { incrementalAlterConfigs } from './incremental-alter-configs.ts';
 import { initProducerId } from './init-producer-id.ts';
 import { joinGroup } from './join-group.ts';
 import { leaveGroup } from './leave-group.ts';
+import { listConfigResources } from './list-config-resources.ts';
 import { listGroups } from './list-groups.ts';
 import { listOffsets } from './list-offsets.ts';
 import { metadata } from './metadata.ts';
@@ -49,6 +53,10 @@ const ROWS: readonly HandlerRow[] = [
   createTopics,
   deleteTopics,
   initProducerId,
+  describeConfigs,
+  alterConfigs,
+  incrementalAlterConfigs,
+  listConfigResources,
   deleteGroups,
   offsetDelete,
   describeClientQuotas,
