@@ -17,7 +17,12 @@ import { validateTopicConfig } from '../config/topic-config.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import type { ClusterMetadata } from '../metadata/cluster-metadata.ts';
 import type { Refusal } from '../metadata/controller.ts';
-import { ConfigOperation, type ConfigRules, type ResourceChange } from '../metadata/controller-configs.ts';
+import {
+  alterConfigs,
+  ConfigOperation,
+  type ConfigRules,
+  type ResourceChange,
+} from '../metadata/controller-configs.ts';
 import { ConfigResource } from '../metadata/image.ts';
 import { topicNameFault } from '../metadata/topic-names.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
@@ -179,9 +184,12 @@ export class Configs {
         this.#alterLevels(resource, validateOnly);
         return undefined;
       }
-      const refusal = metadata.alterConfigs(resource, this.#rules, clock.now(), validateOnly);
-      if (refusal === undefined && !validateOnly) this.#apply(resource);
-      return refusal;
+      const decision = alterConfigs(metadata.image, resource, this.#rules);
+      if (!decision.ok) return decision;
+      if (validateOnly) return undefined;
+      metadata.change(decision.records, clock.now());
+      this.#apply(resource);
+      return undefined;
     } catch (error) {
       if (!(error instanceof BroadsheetError)) throw error;
       return { ok: false, errorCode: kafkaCodeOf(error), message: error.message };

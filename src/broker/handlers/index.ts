@@ -1,8 +1,8 @@
 /** THE table: every API that this broker serves. What ApiVersions answers, and what a connection takes, is read off it. */
 import { addRaftVoter } from './add-raft-voter.ts';
 import { alterClientQuotas } from './alter-client-quotas.ts';
-import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
 import { alterConfigs } from './alter-configs.ts';
+import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
 import { apiVersions } from './api-versions.ts';
 import { createTopics } from './create-topics.ts';
 import { deleteGroups } from './delete-groups.ts';
