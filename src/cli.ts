@@ -19,6 +19,10 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     description: 'list and describe groups, reset their offsets',
     load: () => import('./cli/group.ts'),
   },
+  config: {
+    description: 'describe, set and delete configs of topics, brokers, groups and clients',
+    load: () => import('./cli/config.ts'),
+  },
   produce: { description: 'send records from standard input', load: () => import('./cli/produce.ts') },
   consume: { description: 'print records', load: () => import('./cli/consume.ts') },
 };

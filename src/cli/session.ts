@@ -52,9 +52,10 @@ function unreachable(bootstrap: string, error: unknown): unknown {
       `${bootstrap} does not answer as a Kafka broker does (${error.message}): is that a plaintext Kafka listener?`,
     );
   }
+  const reason = error.message.replace(/^no connection to \S+: /, '');
   return new BroadsheetError(
     error.code,
-    `cannot connect to ${bootstrap} (${error.message}): is a broker running there? ` +
+    `cannot connect to ${bootstrap} (${reason}): is a broker running there? ` +
       'Start one with `npx broadsheet start`, or name another with --bootstrap-server',
   );
 }
@@ -69,5 +70,7 @@ const ADVICE: ReadonlyMap<number, string> = new Map([
 function explained(error: unknown): unknown {
   if (!(error instanceof BrokerRefusal)) return error;
   const advice = ADVICE.get(error.kafkaCode);
-  return advice === undefined ? error : new BroadsheetError(error.code, `${error.message}; ${advice}`);
+  return advice === undefined
+    ? error
+    : new BroadsheetError(error.code, `${error.message.replace(/\.$/, '')}; ${advice}`);
 }

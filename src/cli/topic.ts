@@ -136,7 +136,8 @@ function chosen(configs: ConfigsOf | undefined, all: boolean) {
         name,
         value,
         source: CONFIG_SOURCES[configSource] ?? 'unknown',
-      })) ?? null
+      }))
+      .sort((a, b) => (a.name < b.name ? -1 : 1)) ?? null
   );
 }
 
@@ -243,14 +244,14 @@ async function trim(client: Client, given: readonly TopicPartitions[], options: 
     partition,
     offset: options.before.kind === 'latest' ? ALL_RECORDS : offset,
   }));
-  const deleted = (await deleteRecords(client, targets)).map(
-    ({ topic, partition, lowWatermark, errorCode }) => ({
+  const deleted = (await deleteRecords(client, targets))
+    .map(({ topic, partition, lowWatermark, errorCode }) => ({
       topic,
       partition,
       startOffset: errorCode === 0 ? lowWatermark : null,
       error: errorCode === 0 ? null : errorName(errorCode),
-    }),
-  );
+    }))
+    .sort((a, b) => (a.topic === b.topic ? a.partition - b.partition : a.topic < b.topic ? -1 : 1));
   if (options.json) await printJson({ partitions: deleted });
   else {
     const rows = deleted.map(({ topic, partition, startOffset, error }) => [

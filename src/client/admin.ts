@@ -15,6 +15,10 @@ import {
   readIncrementalAlterConfigsResponse,
   writeIncrementalAlterConfigsRequest,
 } from '../protocol/generated/IncrementalAlterConfigs.ts';
+import {
+  readListConfigResourcesResponse,
+  writeListConfigResourcesRequest,
+} from '../protocol/generated/ListConfigResources.ts';
 import { api } from './apis.ts';
 import { BrokerRefusal, type Client } from './client.ts';
 import { byLeader, byTopic, type PartitionOf } from './offsets.ts';
@@ -29,6 +33,11 @@ const APIS = {
     ApiKey.IncrementalAlterConfigs,
     writeIncrementalAlterConfigsRequest,
     readIncrementalAlterConfigsResponse,
+  ),
+  listConfigResources: api(
+    ApiKey.ListConfigResources,
+    writeListConfigResourcesRequest,
+    readListConfigResourcesResponse,
   ),
 } as const;
 
@@ -133,6 +142,17 @@ export async function describeConfigs(
     }
   }
   return resources.flatMap(({ type, name }) => results.get(`${type} ${name}`) ?? []);
+}
+
+/** Everything that can have configs: topics, brokers, loggers, groups, client metrics. Throws BROKER_REFUSED, and
+ * UNSUPPORTED below Kafka 4.1. */
+export async function listConfigResources(client: Client): Promise<Resource[]> {
+  const response = await client.request(APIS.listConfigResources, {});
+  if (response.errorCode !== 0) throw new BrokerRefusal(response.errorCode, 'resources');
+  return response.configResources.map(({ resourceType, resourceName }) => ({
+    type: resourceType as ResourceType,
+    name: resourceName,
+  }));
 }
 
 export interface ConfigChange {

@@ -26,7 +26,7 @@ export class BrokerRefusal extends BroadsheetError {
 
   constructor(kafkaCode: number, what: string, text: string | null = null) {
     const kafkaError = errorName(kafkaCode);
-    super('BROKER_REFUSED', `${what}: ${kafkaError}${text === null ? '' : `: ${text}`}`);
+    super('BROKER_REFUSED', `${what}: ${kafkaError}${text === null || text === '' ? '' : `: ${text}`}`);
     this.kafkaCode = kafkaCode;
     this.kafkaError = kafkaError;
   }
