@@ -181,9 +181,10 @@ export class BrokerInstance implements TransportHandler {
     configs: Configs,
     groups: GroupCoordinator,
   ): BrokerContext {
-    const { config, clock } = this.#parts;
+    const { dataDir, engine, config, clock } = this.#parts;
     return {
       clusterId: metadata.clusterId,
+      dataDir,
       nodeId: metadata.nodeId,
       rack: config.textIfSet('broker.rack') ?? null,
       config,
@@ -204,6 +205,9 @@ export class BrokerInstance implements TransportHandler {
           ? KafkaError.UNKNOWN_TOPIC_OR_PARTITION
           : KafkaError.KAFKA_STORAGE_ERROR,
       partitionById: (topicId, index): Partition | undefined => logs.partitionById(topicId, index),
+      partitions: () => logs.partitions(),
+      checkpointLogStarts: () => logs.checkpointLogStarts(),
+      space: () => engine.files.space(dataDir),
       features: (): FeatureLevels => ({
         supportedFeatures: SERVED_FEATURES.map((feature) => ({
           name: feature.name,

@@ -21,6 +21,8 @@ export interface FeatureLevels {
 
 export interface BrokerContext {
   readonly clusterId: string;
+  /** The one log directory, an absolute path. */
+  readonly dataDir: string;
   readonly nodeId: number;
   readonly rack: string | null;
   /** Gives the values now in force. */
@@ -40,5 +42,11 @@ export interface BrokerContext {
   /** What to answer for a partition that partition() does not give: it does not exist, or could not be opened. */
   missingCode(topic: string, index: number): number;
   partitionById(topicId: string, index: number): Partition | undefined;
+  /** All partitions that could be opened. */
+  partitions(): Partition[];
+  /** Makes it durable where logs start. */
+  checkpointLogStarts(): Promise<void>;
+  /** Of the file system that holds the log directory, bytes. */
+  space(): Promise<{ readonly totalBytes: number; readonly usableBytes: number }>;
   features(): FeatureLevels;
 }

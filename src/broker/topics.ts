@@ -4,8 +4,14 @@
  */
 import type { BrokerConfig } from '../config/broker-config.ts';
 import type { LogManager, PartitionDescription } from '../log/log-manager.ts';
-import type { ClusterMetadata, CreateTopicResult, DeleteTopicResult } from '../metadata/cluster-metadata.ts';
+import type {
+  ClusterMetadata,
+  CreatePartitionsResult,
+  CreateTopicResult,
+  DeleteTopicResult,
+} from '../metadata/cluster-metadata.ts';
 import type { Refusal, TopicReference, TopicSpec } from '../metadata/controller.ts';
+import type { PartitionsSpec } from '../metadata/controller-partitions.ts';
 import { ConfigResource, type TopicState } from '../metadata/image.ts';
 import { CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topicNameFault } from '../metadata/topic-names.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
@@ -115,7 +121,7 @@ export class Topics {
     validateOnly: boolean,
   ): Promise<CreateTopicResult[]> {
     const { metadata, clock } = this.#parts;
-    await this.#idle(names);
+    while (this.#isBusy(names)) await this.#idle(names);
     const results = metadata.createTopics(specs, clock.now(), validateOnly);
     if (validateOnly) return results;
     const created = results.filter((result) => result.ok).map((result) => result.name);
@@ -163,9 +169,50 @@ export class Topics {
     await Promise.all(indexes.map((index) => logs.create(topic.name, index, describe(topic.name, index)!)));
   }
 
+  /** Gives topics more partitions, or only says whether they could get them; resolves when they can be used. A partition
+   * whose folder could not be made is tried again at the next start. */
+  async grow(specs: readonly PartitionsSpec[], validateOnly: boolean): Promise<CreatePartitionsResult[]> {
+    try {
+      return await this.#grow(specs, validateOnly);
+    } catch (error) {
+      return specs.map(({ name }) => ({ name, ...this.#refusal(error, `add partitions to ${name}`) }));
+    }
+  }
+
+  async #grow(specs: readonly PartitionsSpec[], validateOnly: boolean): Promise<CreatePartitionsResult[]> {
+    const { metadata, clock } = this.#parts;
+    const asked = specs.map(({ name }) => name);
+    while (this.#isBusy(asked)) await this.#idle(asked);
+    const results = metadata.createPartitions(specs, clock.now(), validateOnly);
+    const grown = results.flatMap((result) => (result.ok ? [result] : []));
+    if (validateOnly || grown.length === 0) return results;
+    const failures = new Map<string, Refusal>();
+    const folders = async () => {
+      await metadata.durable();
+      await Promise.all(
+        grown.map(async ({ name, firstIndex, count }) => {
+          const topic = metadata.image.topicsByName.get(name)!;
+          const indexes = Array.from({ length: count - firstIndex }, (_, n) => firstIndex + n);
+          try {
+            await this.makePartitions(topic, indexes);
+          } catch (error) {
+            failures.set(name, this.#refusal(error, `make the folders of ${name}`));
+          }
+        }),
+      );
+    };
+    const names = grown.map(({ name }) => name);
+    await this.#occupy(names, folders());
+    this.#changed(names);
+    return results.map((result) => {
+      const failure = failures.get(result.name);
+      return failure === undefined ? result : { name: result.name, ...failure };
+    });
+  }
+
   /** Resolves when nothing goes on. */
   async idle(): Promise<void> {
-    await this.#idle([...this.#busy.keys()]);
+    while (this.#busy.size > 0) await this.#idle([...this.#busy.keys()]);
   }
 
   /** Deletes topics. When it resolves their names are free and nothing waits on them. */
@@ -184,7 +231,8 @@ export class Topics {
     const { metadata, logs, clock, log } = this.#parts;
     const nameOf = ({ name, topicId }: TopicReference) =>
       name ?? metadata.image.topicsById.get(topicId)?.name ?? '';
-    await this.#idle(references.map(nameOf));
+    const asked = references.map(nameOf);
+    while (this.#isBusy(asked)) await this.#idle(asked);
     const results = metadata.deleteTopics(references, clock.now());
     const names = results.flatMap((result) => (result.ok ? [result.name] : []));
     if (names.length === 0) return results;
@@ -209,13 +257,14 @@ export class Topics {
     return topicConfigEntries(overrides, metadata.image.configs(ConfigResource.BROKER, ''), config);
   }
 
-  /** Waits until nothing goes on with any of the names. */
+  /** Whether something goes on with any of the names. Asked right before a change begins: while a promise is awaited, others
+   * may begin. */
+  #isBusy(names: readonly string[]): boolean {
+    return names.some((name) => this.#busy.has(name));
+  }
+
   async #idle(names: readonly string[]): Promise<void> {
-    for (;;) {
-      const busy = names.flatMap((name) => this.#busy.get(name) ?? []);
-      if (busy.length === 0) return;
-      await Promise.allSettled(busy);
-    }
+    await Promise.allSettled(names.flatMap((name) => this.#busy.get(name) ?? []));
   }
 
   #occupy<T>(names: readonly string[], work: Promise<T>): Promise<T> {

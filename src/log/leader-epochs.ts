@@ -84,7 +84,7 @@ export class LeaderEpochs {
    * older last epoch is told. {-1, -1} if the epoch is above all that are known. */
   endOffsetFor(epoch: number, logEndOffset: number): { epoch: number; endOffset: number } {
     const latest = this.latest;
-    if (epoch < 0 || latest === undefined) return UNDEFINED;
+    if (epoch === -1 || latest === undefined) return UNDEFINED;
     if (epoch === latest.epoch) return { epoch, endOffset: logEndOffset };
     let floor: EpochEntry | undefined;
     for (const entry of this.#entries) {

@@ -459,7 +459,7 @@ export class LogManager implements PartitionHost {
   #startTimers(): void {
     const { settings } = this.#options;
     this.#every(settings.recoveryPointCheckpointMs, () => this.checkpointRecoveryPoints());
-    this.#every(settings.logStartCheckpointMs, () => this.#checkpoints.write(LOG_START_FILE));
+    this.#every(settings.logStartCheckpointMs, () => this.checkpointLogStarts());
     this.#every(settings.highWatermarkCheckpointMs, () => this.#checkpoints.write(HIGH_WATERMARK_FILE));
     this.#every(settings.producerExpirationCheckMs, async () => this.expireProducers());
   }
@@ -492,6 +492,11 @@ export class LogManager implements PartitionHost {
     this.#startFlush();
     await this.#writeEpochs();
     await this.#checkpoints.write(RECOVERY_POINT_FILE);
+  }
+
+  /** Makes it durable where logs start. */
+  checkpointLogStarts(): Promise<void> {
+    return this.#checkpoints.write(LOG_START_FILE);
   }
 
   async #writeEpochs(): Promise<void> {

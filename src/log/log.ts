@@ -163,6 +163,8 @@ export interface Files {
   /** Removes a file; missing is no error. */
   remove(path: string): Promise<void>;
   removeTree(path: string): Promise<void>;
+  /** Of the file system that holds the path, bytes: its size, and what a user may still write. */
+  space(path: string): Promise<{ readonly totalBytes: number; readonly usableBytes: number }>;
   /** Takes an exclusive F_OFD_SETLK lock and writes content into the file. Rejects with LOCKED; the message names the
    * holder's pid where it can be told. */
   lock(path: string, content: string): Promise<{ release(): Promise<void> }>;

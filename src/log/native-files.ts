@@ -1,4 +1,6 @@
+import { statfs } from 'node:fs/promises';
 import { addon, check, type Done, type FolderEntry, toError } from '../native.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import type { Files } from './log.ts';
 
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
@@ -45,6 +47,15 @@ export class NativeFiles implements Files {
 
   removeTree(path: string): Promise<void> {
     return this.#inOrder([path], (done: Done<undefined>) => addon().removeTree(path, done));
+  }
+
+  async space(path: string): Promise<{ totalBytes: number; usableBytes: number }> {
+    try {
+      const { bsize, blocks, bavail } = await statfs(path);
+      return { totalBytes: bsize * blocks, usableBytes: bsize * bavail };
+    } catch (error) {
+      throw new BroadsheetError('IO', (error as Error).message, 0, { cause: error });
+    }
   }
 
   async lock(path: string, content: string): Promise<{ release(): Promise<void> }> {

@@ -28,6 +28,7 @@ import {
 } from './controller.ts';
 import { type FeatureUpdate, updateFeatures } from './controller-features.ts';
 import type { VotersView } from './controller-nodes.ts';
+import { createPartitions, type PartitionsSpec, tooManyMorePartitions } from './controller-partitions.ts';
 import {
   INITIAL_FEATURES,
   KRAFT_VERSION,
@@ -93,6 +94,10 @@ export type CreateTopicResult =
 export type DeleteTopicResult =
   | { readonly ok: true; readonly name: string; readonly topicId: string }
   | (TopicReference & Refusal);
+
+export type CreatePartitionsResult =
+  | { readonly ok: true; readonly name: string; readonly firstIndex: number; readonly count: number }
+  | ({ readonly name: string } & Refusal);
 
 /** Kafka's own for this log: metadata.log.segment.bytes and .ms, and the defaults of indexes. */
 const LOG_OPTIONS = {
@@ -302,6 +307,33 @@ export class ClusterMetadata {
       if (!validateOnly) this.#append(decision.records, now);
       const { topicId, numPartitions, replicationFactor } = decision;
       results.push({ name, ok: true, topicId, numPartitions, replicationFactor });
+    }
+    return results;
+  }
+
+  /**
+   * Gives topics more partitions, each topic's in one batch, and says of each what became of it; a name that comes twice is
+   * refused. Their folders are the caller's. With validateOnly nothing is changed. Throws as createTopics does.
+   */
+  createPartitions(
+    specs: readonly PartitionsSpec[],
+    now: number,
+    validateOnly = false,
+  ): CreatePartitionsResult[] {
+    const repeated = repeatedNames(specs.map((spec) => spec.name));
+    const results: CreatePartitionsResult[] = [];
+    for (const [name, refusal] of repeated) results.push({ name, ...refusal });
+    const once = specs.filter(({ name }) => !repeated.has(name));
+    const excess = tooManyMorePartitions(this.image, once);
+    for (const spec of once) {
+      const { name, count } = spec;
+      const decision = excess ?? createPartitions(this.image, spec, this.#settings);
+      if (!decision.ok) {
+        results.push({ name, ...decision });
+        continue;
+      }
+      if (!validateOnly) this.#append(decision.records, now);
+      results.push({ ok: true, name, firstIndex: decision.firstIndex, count });
     }
     return results;
   }

@@ -73,7 +73,7 @@ export interface ProducerIdsDecision {
   readonly records: readonly MetadataRecordInput[];
 }
 
-function refuse(errorCode: number, message: string): Refusal {
+export function refuse(errorCode: number, message: string): Refusal {
   return { ok: false, errorCode, message };
 }
 
@@ -130,27 +130,48 @@ export function createTopic(
       data: { resourceType: ConfigResource.TOPIC, resourceName: name, name: key, value },
     });
   }
-  const version = recordVersions(image.metadataVersion).partition;
   for (let partitionId = 0; partitionId < partitions; partitionId++) {
-    records.push({
-      type: 'Partition',
-      version,
-      data: {
-        partitionId,
-        topicId,
-        replicas: [settings.nodeId],
-        isr: [settings.nodeId],
-        removingReplicas: [],
-        addingReplicas: [],
-        leader: settings.nodeId,
-        leaderRecoveryState: LeaderRecoveryState.RECOVERED,
-        leaderEpoch: 0,
-        partitionEpoch: 0,
-        directories: version >= 1 ? [settings.directoryId] : [],
-      },
-    });
+    records.push(partitionRecord(image, topicId, partitionId, settings));
   }
   return { ok: true, topicId, numPartitions: partitions, replicationFactor: 1, records };
+}
+
+/** A new partition of this node. */
+export function partitionRecord(
+  image: ClusterImage,
+  topicId: string,
+  partitionId: number,
+  settings: Pick<ControllerSettings, 'nodeId' | 'directoryId'>,
+): MetadataRecordInput {
+  const version = recordVersions(image.metadataVersion).partition;
+  return {
+    type: 'Partition',
+    version,
+    data: {
+      partitionId,
+      topicId,
+      replicas: [settings.nodeId],
+      isr: [settings.nodeId],
+      removingReplicas: [],
+      addingReplicas: [],
+      leader: settings.nodeId,
+      leaderRecoveryState: LeaderRecoveryState.RECOVERED,
+      leaderEpoch: 0,
+      partitionEpoch: 0,
+      directories: version >= 1 ? [settings.directoryId] : [],
+    },
+  };
+}
+
+/** Why a partition cannot have these replicas, or undefined. */
+export function replicasFault(
+  brokerIds: readonly number[],
+  { nodeId }: Pick<ControllerSettings, 'nodeId'>,
+): string | undefined {
+  if (brokerIds.length === 0) return 'no broker is named';
+  const stranger = brokerIds.find((id) => id !== nodeId);
+  if (stranger !== undefined) return `broker ${stranger} does not exist, the only one is ${nodeId}`;
+  return brokerIds.length > 1 ? `broker ${nodeId} is named ${brokerIds.length} times` : undefined;
 }
 
 /** How many partitions a spec asks for. */
@@ -228,11 +249,8 @@ function checkAssignments(spec: TopicSpec, settings: ControllerSettings): Refusa
       refuse(KafkaError.INVALID_REPLICA_ASSIGNMENT, `partition ${partitionIndex}: ${what}`);
     if (seen.has(partitionIndex)) return fail('assigned twice');
     seen.add(partitionIndex);
-    if (brokerIds.length === 0) return fail('no broker is named');
-    const stranger = brokerIds.find((id) => id !== settings.nodeId);
-    if (stranger !== undefined)
-      return fail(`broker ${stranger} does not exist, the only one is ${settings.nodeId}`);
-    if (brokerIds.length > 1) return fail(`broker ${settings.nodeId} is named ${brokerIds.length} times`);
+    const fault = replicasFault(brokerIds, settings);
+    if (fault !== undefined) return fail(fault);
   }
   for (let index = 0; index < seen.size; index++) {
     if (!seen.has(index)) {

@@ -452,6 +452,10 @@ export class MemoryFiles implements Files {
     return this.content.has(path) || this.folders.has(path);
   }
 
+  async space(): Promise<{ totalBytes: number; usableBytes: number }> {
+    return { totalBytes: 1_000_000, usableBytes: 600_000 };
+  }
+
   async mkdir(path: string): Promise<void> {
     for (let at = path; !this.folders.has(at); at = parentOf(at)) this.folders.add(at);
   }

@@ -10,6 +10,7 @@
  */
 
 import type { TopicReference } from '../../metadata/controller.ts';
+import type { ClusterImage, TopicState } from '../../metadata/image.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type DeleteTopicsResponseDeletableTopicResultInput,
@@ -25,6 +26,35 @@ const ZERO_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
 
 type TopicResult = DeleteTopicsResponseDeletableTopicResultInput;
 
+/** What is asked for once, and what several times: by name, by id, or by both. */
+function divide(
+  references: readonly TopicReference[],
+  image: ClusterImage,
+): { once: TopicReference[]; repeated: TopicReference[] } {
+  const asked = new Map<string, { reference: TopicReference; times: number }>();
+  for (const reference of references) {
+    const { name, topicId } = reference;
+    let topic: TopicState | undefined;
+    if (name === null) topic = image.topicsById.get(topicId);
+    else if (topicId === ZERO_ID) topic = image.topicsByName.get(name);
+    const key = topic?.id ?? `${topicId} ${name}`;
+    const known = asked.get(key);
+    if (known === undefined) {
+      asked.set(key, { reference, times: 1 });
+      continue;
+    }
+    known.times++;
+    if (topic !== undefined && known.reference.name !== name) {
+      known.reference = { name: topic.name, topicId: topic.id };
+    }
+  }
+  const all = [...asked.values()];
+  return {
+    once: all.filter(({ times }) => times === 1).map(({ reference }) => reference),
+    repeated: all.filter(({ times }) => times > 1).map(({ reference }) => reference),
+  };
+}
+
 async function handle(request: Request, broker: BrokerContext): Promise<void> {
   const { version } = request;
   const message = readDeleteTopicsRequest(request.body(), version);
@@ -39,16 +69,7 @@ async function handle(request: Request, broker: BrokerContext): Promise<void> {
     const errorMessage = 'delete.topic.enable is false';
     return reply(references.map((reference) => ({ ...reference, errorCode, errorMessage })));
   }
-  const asked = new Map<string, { readonly reference: TopicReference; times: number }>();
-  for (const reference of references) {
-    const key = `${reference.topicId} ${reference.name}`;
-    const known = asked.get(key);
-    if (known === undefined) asked.set(key, { reference, times: 1 });
-    else known.times++;
-  }
-  const once: TopicReference[] = [];
-  const repeated: TopicReference[] = [];
-  for (const { reference, times } of asked.values()) (times === 1 ? once : repeated).push(reference);
+  const { once, repeated } = divide(references, broker.image);
   const deleted = once.length === 0 ? [] : await broker.topics.delete(once);
   reply([
     ...deleted.map((result) =>

@@ -2,17 +2,24 @@
 import { addRaftVoter } from './add-raft-voter.ts';
 import { alterClientQuotas } from './alter-client-quotas.ts';
 import { alterConfigs } from './alter-configs.ts';
+import { alterPartitionReassignments } from './alter-partition-reassignments.ts';
+import { alterReplicaLogDirs } from './alter-replica-log-dirs.ts';
 import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
 import { apiVersions } from './api-versions.ts';
+import { createPartitions } from './create-partitions.ts';
 import { createTopics } from './create-topics.ts';
 import { deleteGroups } from './delete-groups.ts';
+import { deleteRecords } from './delete-records.ts';
 import { deleteTopics } from './delete-topics.ts';
 import { describeClientQuotas } from './describe-client-quotas.ts';
 import { describeCluster } from './describe-cluster.ts';
 import { describeConfigs } from './describe-configs.ts';
 import { describeGroups } from './describe-groups.ts';
+import { describeLogDirs } from './describe-log-dirs.ts';
 import { describeQuorum } from './describe-quorum.ts';
+import { describeTopicPartitions } from './describe-topic-partitions.ts';
 import { describeUserScramCredentials } from './describe-user-scram-credentials.ts';
+import { electLeaders } from './elect-leaders.ts';
 import { fetch } from './fetch.ts';
 import { findCoordinator } from './find-coordinator.ts';
 import type { HandlerRow } from './handler.ts';
@@ -24,10 +31,12 @@ import { leaveGroup } from './leave-group.ts';
 import { listConfigResources } from './list-config-resources.ts';
 import { listGroups } from './list-groups.ts';
 import { listOffsets } from './list-offsets.ts';
+import { listPartitionReassignments } from './list-partition-reassignments.ts';
 import { metadata } from './metadata.ts';
 import { offsetCommit } from './offset-commit.ts';
 import { offsetDelete } from './offset-delete.ts';
 import { offsetFetch } from './offset-fetch.ts';
+import { offsetForLeaderEpoch } from './offset-for-leader-epoch.ts';
 import { produce } from './produce.ts';
 import { removeRaftVoter } from './remove-raft-voter.ts';
 import { syncGroup } from './sync-group.ts';
@@ -70,6 +79,15 @@ const ROWS: readonly HandlerRow[] = [
   addRaftVoter,
   removeRaftVoter,
   unregisterController,
+  alterPartitionReassignments,
+  alterReplicaLogDirs,
+  createPartitions,
+  deleteRecords,
+  describeLogDirs,
+  describeTopicPartitions,
+  electLeaders,
+  listPartitionReassignments,
+  offsetForLeaderEpoch,
 ];
 
 /** By API key, ascending. */
