@@ -11,6 +11,10 @@ import { BroadsheetError } from '../runtime/errors.ts';
 const MAX_PATTERN_LENGTH = 4096;
 const MAX_PROGRAM_SIZE = 10_000;
 
+/** Patterns come again with every member and every change of topics: so many of the last ones are kept. */
+const MAX_KEPT = 64;
+const kept = new Map<string, TopicRegex>();
+
 let loaded: typeof Re2 | undefined;
 
 function re2(): typeof Re2 {
@@ -30,6 +34,14 @@ export interface TopicRegex {
 
 /** Throws INVALID_REGULAR_EXPRESSION for a pattern that is not RE2 syntax, or too large. */
 export function compileTopicRegex(pattern: string): TopicRegex {
+  const regex = kept.get(pattern) ?? compile(pattern);
+  kept.delete(pattern);
+  kept.set(pattern, regex);
+  if (kept.size > MAX_KEPT) kept.delete(kept.keys().next().value!);
+  return regex;
+}
+
+function compile(pattern: string): TopicRegex {
   if (pattern.length > MAX_PATTERN_LENGTH) {
     throw refusal(pattern, `it has more than ${MAX_PATTERN_LENGTH} characters`);
   }
