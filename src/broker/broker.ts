@@ -26,6 +26,7 @@ import { Connection, type ConnectionHost } from './connection.ts';
 import type { BrokerContext, FeatureLevels } from './context.ts';
 import { DelayedFetches } from './delayed-fetch.ts';
 import { applyDynamicConfig, TopicConfigs } from './dynamic-config.ts';
+import { FetchSessionCache } from './fetch-session-cache.ts';
 import { describeBadFrame } from './garbage.ts';
 import { openGroups } from './groups.ts';
 import { HANDLERS } from './handlers/index.ts';
@@ -195,6 +196,10 @@ export class BrokerInstance implements TransportHandler {
       cluster: new ClusterAdmin(metadata, clock),
       listeners: this.#listeners,
       fetches: this.#fetches,
+      sessions: new FetchSessionCache({
+        slots: () => config.number('max.incremental.fetch.session.cache.slots'),
+        monotonic: () => clock.monotonic(),
+      }),
       producerIds: metadata.producerIds(() => clock.now()),
       handlers: HANDLERS,
       clock,

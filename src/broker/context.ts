@@ -8,6 +8,7 @@ import type { Logger } from '../runtime/logging.ts';
 import type { ClusterAdmin } from './cluster-admin.ts';
 import type { Configs } from './configs.ts';
 import type { DelayedFetches } from './delayed-fetch.ts';
+import type { FetchSessionCache } from './fetch-session-cache.ts';
 import type { HandlerRow } from './handlers/handler.ts';
 import type { Listeners } from './listeners.ts';
 import type { Topics } from './topics.ts';
@@ -34,6 +35,7 @@ export interface BrokerContext {
   readonly cluster: ClusterAdmin;
   readonly listeners: Listeners;
   readonly fetches: DelayedFetches;
+  readonly sessions: FetchSessionCache;
   readonly producerIds: { next(): Promise<number> };
   readonly handlers: ReadonlyMap<number, HandlerRow>;
   readonly clock: Clock;

@@ -1,20 +1,30 @@
 /**
- * Fetches that wait for data. Each watches its partitions and counts the bytes that it still lacks, so that an append
+ * Fetches that wait for data. Each watches its partitions, or its session, and counts the bytes that it still lacks, so that an append
  * costs as much as the partition has watchers, and a tick in which nothing was appended costs nothing.
  */
-import type { Partition, PartitionWatcher } from '../log/partition.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 
 /** Why a wait ended: enough was appended, the time is up, a partition is gone or offline, or another request came. */
 export type WakeReason = 'data' | 'timeout' | 'changed' | 'hurried';
 
-/** What a waiting fetch needs of a partition. */
-export type WatchedPartition = Pick<Partition, 'watch' | 'unwatch'>;
+/** Told what a waiting fetch waits for. */
+export interface FetchWatcher {
+  /** Of a partition, `bytes` more can be read. */
+  onVisible(partition: unknown, bytes: number): void;
+  /** Something else is new. */
+  onChanged(partition?: unknown): void;
+}
 
-export class DelayedFetch implements PartitionWatcher {
+/** What a fetch can watch: a partition, or a fetch session. */
+export interface Watched {
+  watch(fetch: FetchWatcher): void;
+  unwatch(fetch: FetchWatcher): void;
+}
+
+export class DelayedFetch implements FetchWatcher {
   /** Bytes that must still become visible before it is worth reading again. */
   #missingBytes: number;
-  readonly #partitions: Iterable<WatchedPartition>;
+  readonly #watched: Iterable<Watched>;
   readonly #owner: DelayedFetches;
   readonly #complete: (reason: WakeReason) => void;
   #timer: Timer | undefined;
@@ -23,22 +33,22 @@ export class DelayedFetch implements PartitionWatcher {
 
   constructor(
     owner: DelayedFetches,
-    partitions: Iterable<WatchedPartition>,
+    watched: Iterable<Watched>,
     missingBytes: number,
     complete: (reason: WakeReason) => void,
   ) {
     this.#owner = owner;
-    this.#partitions = partitions;
+    this.#watched = watched;
     this.#missingBytes = missingBytes;
     this.#complete = complete;
-    for (const partition of partitions) partition.watch(this);
+    for (const each of watched) each.watch(this);
   }
 
   arm(clock: Clock, maxWaitMs: number): void {
     this.#timer = clock.setTimer(maxWaitMs, () => this.wake('timeout'));
   }
 
-  /** Told by a partition; only counts. */
+  /** Only counts. */
   onVisible(_: unknown, bytes: number): void {
     this.#missingBytes -= bytes;
     if (this.#missingBytes <= 0) this.#becomeReady('data');
@@ -66,7 +76,7 @@ export class DelayedFetch implements PartitionWatcher {
     if (this.#ended) return;
     this.#ended = true;
     this.#timer?.cancel();
-    for (const partition of this.#partitions) partition.unwatch(this);
+    for (const each of this.#watched) each.unwatch(this);
     this.#owner.forget(this);
   }
 }
@@ -91,12 +101,12 @@ export class DelayedFetches {
   /** Waits until missingBytes were appended to the partitions together, one of them is gone or changed otherwise, or
    * maxWaitMs passed. */
   watch(
-    partitions: Iterable<WatchedPartition>,
+    watched: Iterable<Watched>,
     missingBytes: number,
     maxWaitMs: number,
     complete: (reason: WakeReason) => void,
   ): DelayedFetch {
-    const fetch = new DelayedFetch(this, partitions, missingBytes, complete);
+    const fetch = new DelayedFetch(this, watched, missingBytes, complete);
     this.#waiting.add(fetch);
     fetch.arm(this.#clock, maxWaitMs);
     return fetch;

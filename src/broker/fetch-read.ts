@@ -8,6 +8,8 @@ import { leaderEpochFault } from './leader-epoch.ts';
 
 /** One partition of a fetch. */
 export interface FetchTarget {
+  /** Its name, or id where the request has ids. */
+  readonly topic: string;
   readonly index: number;
   /** Undefined: no such partition here. */
   readonly partition: Partition | undefined;

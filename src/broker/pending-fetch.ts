@@ -1,8 +1,14 @@
 /** One fetch from its first reading to its answer: what is cold is warmed, what is too little waits. */
 import type { Partition } from '../log/partition.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { DelayedFetch, DelayedFetches, WakeReason } from './delayed-fetch.ts';
-import { type FetchLimits, type FetchTarget, type Reading, readTargets } from './fetch-read.ts';
+import type { DelayedFetch, DelayedFetches, WakeReason, Watched } from './delayed-fetch.ts';
+import {
+  type FetchLimits,
+  type FetchResult,
+  type FetchTarget,
+  type Reading,
+  readTargets,
+} from './fetch-read.ts';
 import type { Request } from './request.ts';
 
 /** How often what is cold is warmed in place before it is copied instead: pages may be lost again in between. */
@@ -14,14 +20,37 @@ export interface FetchOptions extends FetchLimits {
   readonly maxWaitMs: number;
 }
 
-export class PendingFetch {
+/** What a fetch is about. */
+export interface FetchScope<Target extends FetchTarget> {
+  /** Nothing at all: it has nothing to wait for. */
+  readonly empty: boolean;
+  /** What is to be read now, in order. */
+  targets(): readonly Target[];
+  /** Whom to watch, since what was read of the targets is too little. */
+  watched(targets: readonly Target[], results: readonly FetchResult[]): Iterable<Watched>;
+}
+
+/** The scope of a fetch that names all that it is about. */
+export function scopeOf(targets: readonly FetchTarget[]): FetchScope<FetchTarget> {
+  return {
+    empty: targets.length === 0,
+    targets: () => targets,
+    watched: () => {
+      const partitions = new Set<Partition>();
+      for (const { partition } of targets) if (partition !== undefined) partitions.add(partition);
+      return partitions;
+    },
+  };
+}
+
+export class PendingFetch<Target extends FetchTarget = FetchTarget> {
   readonly #request: Request;
-  readonly #targets: readonly FetchTarget[];
+  readonly #scope: FetchScope<Target>;
   readonly #options: FetchOptions;
   readonly #fetches: DelayedFetches;
   readonly #clock: Clock;
   readonly #deadline: number;
-  readonly #answer: (reading: Reading) => void;
+  readonly #answer: (targets: readonly Target[], reading: Reading) => void;
   /** Partitions that read_committed must not read. */
   readonly #refused = new Set<Partition>();
   readonly #copied = new Map<FetchTarget, Uint8Array>();
@@ -33,14 +62,14 @@ export class PendingFetch {
   /** `answer` is called once, with ranges that are valid during the call. */
   constructor(
     request: Request,
-    targets: readonly FetchTarget[],
+    scope: FetchScope<Target>,
     options: FetchOptions,
     fetches: DelayedFetches,
     clock: Clock,
-    answer: (reading: Reading) => void,
+    answer: (targets: readonly Target[], reading: Reading) => void,
   ) {
     this.#request = request;
-    this.#targets = targets;
+    this.#scope = scope;
     this.#options = options;
     this.#fetches = fetches;
     this.#clock = clock;
@@ -68,7 +97,7 @@ export class PendingFetch {
    * reads: aborted records could not be told from committed ones. What is not known yet comes back as promises. */
   #findTransactions(): Promise<void>[] {
     const scans: Promise<void>[] = [];
-    for (const { partition, fetchOffset } of this.#targets) {
+    for (const { partition, fetchOffset } of this.#scope.targets()) {
       if (partition === undefined || partition.offline !== undefined || partition.deleted) continue;
       const { logStartOffset, lastStableOffset } = partition;
       const from = Math.max(fetchOffset, logStartOffset);
@@ -89,7 +118,8 @@ export class PendingFetch {
   #attempt(): void {
     if (!this.#request.open) return;
     const { minBytes, maxWaitMs } = this.#options;
-    const reading = readTargets(this.#targets, this.#options, this.#refused, this.#copied);
+    const targets = this.#scope.targets();
+    const reading = readTargets(targets, this.#options, this.#refused, this.#copied);
     if (reading.cold.length > 0) {
       this.#warm(reading)
         .then(() => this.#attempt())
@@ -97,14 +127,13 @@ export class PendingFetch {
       return;
     }
     const left = this.#deadline - this.#clock.monotonic();
-    const enough = reading.bytes >= minBytes || reading.urgent || this.#targets.length === 0;
+    const enough = reading.bytes >= minBytes || reading.urgent || this.#scope.empty;
     if (this.#final || enough || maxWaitMs <= 0 || left <= 0) {
-      this.#answer(reading);
+      this.#answer(targets, reading);
       return;
     }
-    const partitions = new Set<Partition>();
-    for (const { partition } of this.#targets) if (partition !== undefined) partitions.add(partition);
-    this.#delayed = this.#fetches.watch(partitions, minBytes - reading.bytes, left, (reason) =>
+    const watched = this.#scope.watched(targets, reading.results);
+    this.#delayed = this.#fetches.watch(watched, minBytes - reading.bytes, left, (reason) =>
       this.#woken(reason),
     );
   }

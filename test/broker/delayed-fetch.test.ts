@@ -1,22 +1,26 @@
 import { describe, expect, it } from 'vitest';
-import { DelayedFetches, type WakeReason, type WatchedPartition } from '../../src/broker/delayed-fetch.ts';
-import type { Partition, PartitionWatcher } from '../../src/log/partition.ts';
+import {
+  DelayedFetches,
+  type FetchWatcher,
+  type WakeReason,
+  type Watched,
+} from '../../src/broker/delayed-fetch.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 
-class FakePartition implements WatchedPartition {
-  readonly watchers = new Set<PartitionWatcher>();
+class FakePartition implements Watched {
+  readonly watchers = new Set<FetchWatcher>();
 
-  watch(watcher: PartitionWatcher): void {
+  watch(watcher: FetchWatcher): void {
     this.watchers.add(watcher);
   }
-  unwatch(watcher: PartitionWatcher): void {
+  unwatch(watcher: FetchWatcher): void {
     this.watchers.delete(watcher);
   }
   appended(bytes: number): void {
-    for (const watcher of this.watchers) watcher.onVisible(undefined as unknown as Partition, bytes);
+    for (const watcher of this.watchers) watcher.onVisible(this, bytes);
   }
   changed(): void {
-    for (const watcher of this.watchers) watcher.onChanged(undefined as unknown as Partition);
+    for (const watcher of this.watchers) watcher.onChanged(this);
   }
 }
 

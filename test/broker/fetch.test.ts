@@ -151,18 +151,6 @@ describe('Fetch', () => {
     expect(unknown.partition.errorCode).toBe(KafkaError.OFFSET_OUT_OF_RANGE);
   });
 
-  it('opens no session, and finds none', async () => {
-    await client.createTopic('t');
-    const codeOf = async (sessionId: number, sessionEpoch: number) =>
-      (await client.fetch('t', { sessionId, sessionEpoch })).errorCode;
-    expect(await codeOf(0, -1)).toBe(KafkaError.NONE);
-    expect(await codeOf(0, 0)).toBe(KafkaError.NONE);
-    expect(await codeOf(5, 0)).toBe(KafkaError.NONE);
-    expect(await codeOf(5, -1)).toBe(KafkaError.NONE);
-    expect(await codeOf(5, 1)).toBe(KafkaError.FETCH_SESSION_ID_NOT_FOUND);
-    expect(await codeOf(0, 3)).toBe(KafkaError.FETCH_SESSION_ID_NOT_FOUND);
-  });
-
   it('serves read_committed where there is nothing transactional, and refuses unknown levels', async () => {
     await client.createTopic('t');
     await client.produce('t', batch(['x']));

@@ -1,37 +1,76 @@
 /**
- * Fetch (key 1), versions 4-18, without sessions: records from an offset on, up to the high watermark or, under
- * read_committed, the last stable offset. Waits until there are min bytes, or max wait has passed, or another request
- * arrives on the connection. The first batch found is always sent whole; the rest keeps to the client's limits and to
- * fetch.max.bytes.
+ * Fetch (key 1), versions 4-18: records from an offset on, up to the high watermark or, under read_committed, the last stable
+ * offset. Waits until there are min bytes, or max wait has passed, or another request arrives on the connection. The first
+ * batch found is always sent whole; the rest keeps to the client's limits and to fetch.max.bytes.
  *
- * - v5 adds the log start offset, v7 sessions (this broker opens none: every fetch is answered in full with session id 0,
- *   which clients take for "no session"), v9 leader epochs, v11 the rack, v12 the last fetched epoch and what diverges.
- * - v13 names topics by id. v15 moves the replica id into a tagged field.
+ * - v5 adds the log start offset, v7 sessions (KIP-227), v9 leader epochs, v11 the rack, v12 the last fetched epoch and what
+ *   diverges. v13 names topics by id. v15 moves the replica id into a tagged field.
+ * - Session epoch 0 asks for all that is named and opens a session, -1 opens none; both close the session that they name.
+ *   Any other goes on with a session: it is answered with what is new.
  *
- * Errors of the whole request: FETCH_SESSION_ID_NOT_FOUND (a session that goes on), INVALID_REQUEST (an unknown isolation
- * level). Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH,
- * UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER (to replicas, of which there are none), and
- * UNSUPPORTED_VERSION for read_committed on a partition with transactional data, which this version cannot judge.
+ * Errors of the whole request: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH (also to a fetch that waits while its
+ * session is asked again), FETCH_SESSION_TOPIC_ID_ERROR (ids in a session that goes by names, or the reverse), INVALID_REQUEST
+ * (an unknown isolation level). Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE,
+ * FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER (to replicas, of
+ * which there are none), and UNSUPPORTED_VERSION for read_committed on a partition with transactional data, which this version
+ * cannot judge.
  */
-import type { Partition } from '../../log/partition.ts';
 import { KafkaError } from '../../protocol/errors.ts';
-import { encodeFetchResponse, type FetchPartitionResult, FetchRequestReader } from '../../protocol/fetch.ts';
+import {
+  encodeFetchResponse,
+  type FetchPartitionResult,
+  FetchRequestReader,
+  type FetchTopicResult,
+} from '../../protocol/fetch.ts';
 import type { BrokerContext } from '../context.ts';
-import type { FetchResult, FetchTarget } from '../fetch-read.ts';
-import { PendingFetch } from '../pending-fetch.ts';
+import type { FetchResult, FetchTarget, Reading } from '../fetch-read.ts';
+import {
+  type FetchSession,
+  FINAL_EPOCH,
+  INITIAL_EPOCH,
+  nextEpoch,
+  type PartitionRequest,
+  type ResolvePartition,
+  type SessionNews,
+  type SessionPartition,
+} from '../fetch-session.ts';
+import { NO_SESSION } from '../fetch-session-cache.ts';
+import { type FetchOptions, type FetchScope, PendingFetch, scopeOf } from '../pending-fetch.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
 const FIRST_WITH_TOPIC_ID = 13;
 const VERSIONS = [4, 18] as const;
 const NO_RECORDS = new Uint8Array(0);
-/** Session epoch of a fetch that wants no session, or ends one. */
-const FINAL_EPOCH = -1;
-/** Session epoch of a fetch that begins a session. */
-const INITIAL_EPOCH = 0;
 
 /** Used up before the call that fills it returns. */
 const message = new FetchRequestReader();
+
+function handle(request: Request, broker: BrokerContext): void {
+  message.read(request.body(), request.version);
+  if (message.isolationLevel !== 0 && message.isolationLevel !== 1) {
+    refuse(request, KafkaError.INVALID_REQUEST);
+    return;
+  }
+  const { sessionId, sessionEpoch } = message;
+  if (sessionEpoch === INITIAL_EPOCH || sessionEpoch === FINAL_EPOCH) {
+    broker.sessions.remove(sessionId);
+    fetchAll(request, broker, sessionEpoch === INITIAL_EPOCH);
+  } else fetchNews(request, broker);
+}
+
+function optionsOf(broker: BrokerContext): FetchOptions {
+  const maxBytes = Math.min(message.maxBytes, broker.config.number('fetch.max.bytes'));
+  return {
+    isolation: message.isolationLevel === 1 ? 'read_committed' : 'read_uncommitted',
+    maxBytes,
+    // More than can be sent is not waited for.
+    minBytes: Math.min(message.minBytes, maxBytes),
+    maxWaitMs: message.maxWaitMs,
+  };
+}
+
+// --- without a session, or to open one ---
 
 /** Where the topics of a fetch end among its partitions. */
 interface TopicRange {
@@ -39,63 +78,71 @@ interface TopicRange {
   readonly end: number;
 }
 
-function handle(request: Request, broker: BrokerContext): void {
-  const { version } = request;
-  message.read(request.body(), version);
-  const goesOn = message.sessionEpoch !== FINAL_EPOCH && message.sessionEpoch !== INITIAL_EPOCH;
-  if (goesOn) {
-    refuse(request, KafkaError.FETCH_SESSION_ID_NOT_FOUND);
-    return;
-  }
-  if (message.isolationLevel !== 0 && message.isolationLevel !== 1) {
-    refuse(request, KafkaError.INVALID_REQUEST);
-    return;
-  }
-  const readCommitted = message.isolationLevel === 1;
+function fetchAll(request: Request, broker: BrokerContext, opensSession: boolean): void {
+  const byId = request.version >= FIRST_WITH_TOPIC_ID;
+  const replica = message.replicaId >= 0;
+  const resolve = resolver(broker, byId, replica);
   const topics: TopicRange[] = [];
   const targets: FetchTarget[] = [];
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;
-    for (; p < message.partitionEnds[t]!; p++) targets.push(target(topic, p, version, broker));
+    for (; p < message.partitionEnds[t]!; p++) {
+      targets.push({ ...asked(topic, p), ...resolve(topic, message.partitions[p]!) });
+    }
     topics.push({ topic, end: p });
   }
-  const options = {
-    isolation: readCommitted ? ('read_committed' as const) : ('read_uncommitted' as const),
-    maxBytes: Math.min(message.maxBytes, broker.config.number('fetch.max.bytes')),
-    minBytes: message.minBytes,
-    maxWaitMs: message.maxWaitMs,
-  };
-  const pending = new PendingFetch(request, targets, options, broker.fetches, broker.clock, (reading) => {
-    for (const { partition, offset, error } of reading.broken) {
-      const { topic, index } = partition;
-      broker.log.error(
-        { topic, partition: index, offset, reason: error.message },
-        'a partition cannot be read',
+  const options = optionsOf(broker);
+  const { isolation } = options;
+  const answer = (_: readonly FetchTarget[], reading: Reading): void => {
+    logBroken(reading, broker);
+    let sessionId = NO_SESSION;
+    if (opensSession) {
+      const first = { asked: targets, forgotten: [], isolation };
+      const session = broker.sessions.create(byId, replica, resolve, first);
+      session?.tell(
+        targets.map(({ topic, index }) => session.find(topic, index)!),
+        reading.results,
       );
+      sessionId = session?.id ?? NO_SESSION;
     }
-    answer(request, topics, reading.results, readCommitted);
-  });
-  pending.start();
+    reply(request, sessionId, inOrder(topics, reading.results, isolation === 'read_committed'));
+  };
+  new PendingFetch(request, scopeOf(targets), options, broker.fetches, broker.clock, answer).start();
 }
 
-/** Partition p of the request. */
-function target(topic: string, p: number, version: number, broker: BrokerContext): FetchTarget {
-  const index = message.partitions[p]!;
-  const byId = version >= FIRST_WITH_TOPIC_ID;
-  let partition: Partition | undefined;
-  let missingCode: number = byId ? KafkaError.UNKNOWN_TOPIC_ID : KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
-  if (message.replicaId >= 0) missingCode = KafkaError.NOT_LEADER_OR_FOLLOWER;
-  else {
-    partition = byId ? broker.partitionById(topic, index) : broker.partition(topic, index);
+function inOrder(
+  topics: readonly TopicRange[],
+  results: readonly FetchResult[],
+  readCommitted: boolean,
+): FetchTopicResult[] {
+  let at = 0;
+  return topics.map(({ topic, end }) => {
+    const partitions: FetchPartitionResult[] = [];
+    for (; at < end; at++) partitions.push(partitionAnswer(results[at]!, readCommitted));
+    return { topic, partitions };
+  });
+}
+
+/** Finds partitions for clients, who name topics by id or not; for a replica there are none. The code beside one that is there
+ * is for when it goes away. */
+function resolver(broker: BrokerContext, byId: boolean, replica: boolean): ResolvePartition {
+  if (replica) return () => ({ partition: undefined, missingCode: KafkaError.NOT_LEADER_OR_FOLLOWER });
+  return (topic, index) => {
+    const partition = byId ? broker.partitionById(topic, index) : broker.partition(topic, index);
+    let missingCode: number = byId ? KafkaError.UNKNOWN_TOPIC_ID : KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
     if (partition === undefined) {
       const name = byId ? broker.image.topicsById.get(topic)?.name : topic;
       if (name !== undefined) missingCode = broker.missingCode(name, index);
     }
-  }
+    return { partition, missingCode };
+  };
+}
+
+/** What is asked of partition p of the request. */
+function asked(topic: string, p: number): PartitionRequest {
   return {
-    index,
-    partition,
-    missingCode,
+    topic,
+    index: message.partitions[p]!,
     fetchOffset: message.fetchOffsets[p]!,
     maxBytes: message.partitionMaxBytes[p]!,
     currentLeaderEpoch: message.currentLeaderEpochs[p]!,
@@ -103,24 +150,105 @@ function target(topic: string, p: number, version: number, broker: BrokerContext
   };
 }
 
-function refuse(request: Request, errorCode: number): void {
-  const result = { throttleTimeMs: 0, errorCode, sessionId: 0, responses: [] };
+// --- with a session ---
+
+function* askedPartitions(): Generator<PartitionRequest> {
+  for (let t = 0, p = 0; t < message.topicCount; t++) {
+    for (; p < message.partitionEnds[t]!; p++) yield asked(message.topics[t]!, p);
+  }
+}
+
+function* forgottenPartitions(): Generator<readonly [string, number]> {
+  for (let t = 0, p = 0; t < message.forgottenTopicCount; t++) {
+    for (; p < message.forgottenPartitionEnds[t]!; p++) {
+      yield [message.forgottenTopics[t]!, message.forgottenPartitions[p]!];
+    }
+  }
+}
+
+function fetchNews(request: Request, broker: BrokerContext): void {
+  const session = broker.sessions.get(message.sessionId);
+  if (session === undefined) {
+    refuse(request, KafkaError.FETCH_SESSION_ID_NOT_FOUND);
+    return;
+  }
+  if (session.epoch !== message.sessionEpoch) {
+    refuse(request, KafkaError.INVALID_FETCH_SESSION_EPOCH);
+    return;
+  }
+  if (session.byId !== request.version >= FIRST_WITH_TOPIC_ID) {
+    refuse(request, KafkaError.FETCH_SESSION_TOPIC_ID_ERROR);
+    return;
+  }
+  const options = optionsOf(broker);
+  const { isolation } = options;
+  const state = broker.sessions.update(session, {
+    asked: askedPartitions(),
+    forgotten: forgottenPartitions(),
+    isolation,
+  });
+  if (state === 'too-large') refuse(request, KafkaError.FETCH_SESSION_ID_NOT_FOUND);
+  else if (state === 'empty') fetchAll(request, broker, false);
+  else {
+    session.epoch = nextEpoch(session.epoch);
+    const { epoch } = session;
+    const answer = (targets: readonly SessionPartition[], reading: Reading): void => {
+      logBroken(reading, broker);
+      // Asked again meanwhile: what would be told here counts as told to nobody.
+      if (session.epoch !== epoch) refuse(request, KafkaError.INVALID_FETCH_SESSION_EPOCH, session.id);
+      else {
+        const news = session.tell(targets, reading.results);
+        reply(request, session.id, inGroups(news, isolation === 'read_committed'));
+      }
+    };
+    new PendingFetch(request, scopeOfSession(session), options, broker.fetches, broker.clock, answer).start();
+  }
+}
+
+function scopeOfSession(session: FetchSession): FetchScope<SessionPartition> {
+  return {
+    empty: false,
+    targets: () => session.targets(),
+    watched: (targets, results) => {
+      session.rest(targets, results);
+      return [session];
+    },
+  };
+}
+
+/** As in Kafka, the order of partitions is kept: those of one topic are together where they follow each other. */
+function inGroups(news: readonly SessionNews[], readCommitted: boolean): FetchTopicResult[] {
+  const topics: { topic: string; partitions: FetchPartitionResult[] }[] = [];
+  for (const { topic, result } of news) {
+    let last = topics.at(-1);
+    if (last?.topic !== topic) {
+      last = { topic, partitions: [] };
+      topics.push(last);
+    }
+    last.partitions.push(partitionAnswer(result, readCommitted));
+  }
+  return topics;
+}
+
+// --- answers ---
+
+function logBroken(reading: Reading, broker: BrokerContext): void {
+  for (const { partition, offset, error } of reading.broken) {
+    const { topic, index } = partition;
+    broker.log.error(
+      { topic, partition: index, offset, reason: error.message },
+      'a partition cannot be read',
+    );
+  }
+}
+
+function refuse(request: Request, errorCode: number, sessionId = NO_SESSION): void {
+  const result = { throttleTimeMs: 0, errorCode, sessionId, responses: [] };
   request.replyParts((writer) => encodeFetchResponse(writer, request.version, result, 0));
 }
 
-function answer(
-  request: Request,
-  topics: readonly TopicRange[],
-  results: readonly FetchResult[],
-  readCommitted: boolean,
-): void {
-  let at = 0;
-  const responses = topics.map(({ topic, end }) => {
-    const partitions: FetchPartitionResult[] = [];
-    for (; at < end; at++) partitions.push(partitionAnswer(results[at]!, readCommitted));
-    return { topic, partitions };
-  });
-  const result = { throttleTimeMs: 0, errorCode: KafkaError.NONE, sessionId: 0, responses };
+function reply(request: Request, sessionId: number, responses: readonly FetchTopicResult[]): void {
+  const result = { throttleTimeMs: 0, errorCode: KafkaError.NONE, sessionId, responses };
   request.replyParts((writer) => encodeFetchResponse(writer, request.version, result, 0));
 }
 
