@@ -111,6 +111,7 @@ export class BrokerInstance implements TransportHandler {
       dataDir,
       engine,
       committer,
+      nodeId: config.nodeId,
       defaultPartitions: config.number('num.partitions'),
       maxPartitions: MAX_PARTITIONS,
       validateTopicConfig: (values) => void validateTopicConfig(values, config),

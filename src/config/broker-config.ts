@@ -4,7 +4,8 @@
  */
 import { BroadsheetError } from '../runtime/errors.ts';
 import { BROKER_CONFIGS, type ConfigValue, parseConfig } from './definitions.ts';
-import { nearestConfig } from './nearest.ts';
+import { keysWithoutEffect } from './effect.ts';
+import { suggestion } from './nearest.ts';
 
 export interface ListenerConfig {
   /** Upper case, as in `PLAINTEXT://host:port`. */
@@ -67,7 +68,7 @@ export class BrokerConfig {
   #dynamicOwn = NOTHING;
   readonly #parsed = new Map<string, ConfigValue>();
   readonly #listeners = new Set<ConfigListener>();
-  /** Keys that nothing knows, each with a text for the log. */
+  /** What is worth a line in the log: keys that nothing knows, and in one line those that change nothing. */
   readonly warnings: readonly string[];
 
   /** Throws INVALID_CONFIG at the first value out of bounds. */
@@ -82,13 +83,34 @@ export class BrokerConfig {
       }
       // Keys under a listener's name belong to that listener.
       if (name.startsWith('listener.name.')) continue;
-      const nearest = nearestConfig(name);
-      warnings.push(
-        `unknown configuration ${name}${nearest === undefined ? '' : `: did you mean ${nearest}?`}`,
+      warnings.push(`unknown configuration ${name}${suggestion(name)}`);
+    }
+    const idle = keysWithoutEffect(texts);
+    if (idle.length > 0) warnings.push(`these configurations have no effect here: ${idle.join(', ')}`);
+    this.warnings = warnings;
+    this.#checkNode();
+    this.#checkListeners();
+  }
+
+  #checkNode(): void {
+    const roles = this.list('process.roles');
+    if (roles.length > 0 && !roles.includes('broker')) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `process.roles is ${roles.join(',')}: this node is always a broker and its own controller`,
       );
     }
-    this.warnings = warnings;
-    this.#checkListeners();
+    const [node, broker] = ['node.id', 'broker.id'].map((name) => this.textIfSet(name)?.trim());
+    if (node !== undefined && broker !== undefined && node !== broker) {
+      throw new BroadsheetError('INVALID_CONFIG', `node.id is ${node} and broker.id is ${broker}`);
+    }
+  }
+
+  /** The id that was asked for, or undefined: that of the directory, 1 in a new one. */
+  get nodeId(): number | undefined {
+    const name = this.textIfSet('node.id') === undefined ? 'broker.id' : 'node.id';
+    const id = this.#value(name) as number | undefined;
+    return id === undefined || id < 0 ? undefined : id;
   }
 
   #checkListeners(): void {
@@ -217,6 +239,13 @@ export class BrokerConfig {
       throw new BroadsheetError(
         'INVALID_CONFIG',
         `${name} names ${dirs.length} directories; this broker keeps its data in exactly one`,
+      );
+    }
+    const metadataDir = this.textIfSet('metadata.log.dir')?.trim();
+    if (metadataDir !== undefined && metadataDir !== dirs[0]) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `metadata.log.dir is ${metadataDir} and ${name} is ${dirs[0]}: this broker keeps both in one directory`,
       );
     }
     return dirs[0]!;

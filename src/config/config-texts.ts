@@ -129,6 +129,7 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
     'Other limits for single addresses: address:count, separated by commas.',
   'max.incremental.fetch.session.cache.slots': 'Most fetch sessions kept at a time.',
   'max.request.partition.size.limit': 'Most partitions that one DescribeTopicPartitions answer holds.',
+  'metadata.log.dir': 'Directory of the metadata log; here always that of the data.',
   'node.id': 'Number of this node.',
   'num.partitions': 'Partitions of a topic that is made without saying how many.',
   'offset.metadata.max.bytes': 'Most bytes of text that may be committed with an offset.',

@@ -3,6 +3,7 @@
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { BrokerConfig } from './broker-config.ts';
 import { GROUP_CONFIGS, parseConfig } from './definitions.ts';
+import { suggestion } from './nearest.ts';
 import { brokerText } from './topic-config.ts';
 
 /** Group key -> broker keys of its least and greatest value. */
@@ -92,7 +93,8 @@ function checkAssignor(text: string, broker: BrokerConfig): void {
 export function validateGroupConfigs(values: ReadonlyMap<string, string>, broker: BrokerConfig): void {
   for (const [name, text] of values) {
     const definition = GROUP_CONFIGS.get(name);
-    if (definition === undefined) refuse(`Unknown group config name: ${name}`);
+    if (definition === undefined)
+      refuse(`Unknown group config name: ${name}${suggestion(name, GROUP_CONFIGS.keys())}`);
     if (name === 'share.auto.offset.reset') checkOffsetReset(text);
     else parseConfig(definition, text);
     if (name === 'streams.assignor.name') checkAssignor(text, broker);

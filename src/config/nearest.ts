@@ -16,6 +16,12 @@ function distance(a: string, b: string): number {
   return previous[b.length]!;
 }
 
+/** `: did you mean ...?` for an unknown name, or ''. */
+export function suggestion(name: string, known?: Iterable<string>): string {
+  const nearest = nearestConfig(name, known);
+  return nearest === undefined ? '' : `: did you mean ${nearest}?`;
+}
+
 /** The one of `known` (default: the broker's keys) that is most like `name`, or undefined when none is close. */
 export function nearestConfig(
   name: string,

@@ -8,6 +8,7 @@ import {
   parseConfig,
   TOPIC_CONFIGS,
 } from './definitions.ts';
+import { suggestion } from './nearest.ts';
 
 export interface TopicConfig {
   readonly cleanupPolicy: readonly string[];
@@ -92,7 +93,10 @@ export function validateTopicConfig(
   for (const [name, text] of overrides) {
     const definition = TOPIC_CONFIGS.get(name);
     if (definition === undefined) {
-      throw new BroadsheetError('INVALID_CONFIG', `Unknown topic config name: ${name}`);
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `Unknown topic config name: ${name}${suggestion(name, TOPIC_CONFIGS.keys())}`,
+      );
     }
     parseConfig(definition, text);
   }

@@ -77,7 +77,9 @@ interface PendingAppend {
 export function logOptionsOf(config: TopicConfig): LogOptions {
   return {
     segmentBytes: config.segmentBytes,
-    segmentMs: config.segmentMs,
+    // Drawn anew for each log, so that those that were begun together do not roll together.
+    segmentMs:
+      config.segmentMs - Math.floor(Math.random() * Math.min(config.segmentJitterMs, config.segmentMs)),
     indexBytes: config.segmentIndexBytes,
     indexIntervalBytes: config.indexIntervalBytes,
   };

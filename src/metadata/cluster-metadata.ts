@@ -64,6 +64,8 @@ export interface ClusterMetadataOptions {
   readonly engine: LogEngine;
   /** Of that engine, when others write through it too. */
   readonly committer?: LogCommitter;
+  /** The id of this node; undefined: that of the directory, 1 in a new one. */
+  readonly nodeId?: number | undefined;
   /** num.partitions. */
   readonly defaultPartitions: number;
   /** Most partitions of all topics together. */
@@ -145,7 +147,14 @@ export class ClusterMetadata {
     if (meta === undefined || !(await files.exists(`${dataDir}/${METADATA_FOLDER}`))) {
       await refuseOrphans(options);
     }
-    const owner = meta ?? (await createMetaProperties(files, dataDir));
+    const { nodeId } = options;
+    if (meta !== undefined && nodeId !== undefined && meta.nodeId !== nodeId) {
+      throw new BroadsheetError(
+        'INVALID_CONFIG',
+        `node.id is ${nodeId}, and ${dataDir} belongs to node ${meta.nodeId}`,
+      );
+    }
+    const owner = meta ?? (await createMetaProperties(files, dataDir, nodeId));
     const folder = await prepareMetadataFolder(files, dataDir);
     const names = (await files.list(folder)).map((entry) => entry.name);
     const statePath = `${folder}/quorum-state`;

@@ -102,8 +102,12 @@ export async function readMetaProperties(files: Files, dataDir: string): Promise
 }
 
 /** Makes the file of a new directory, durable when resolved. */
-export async function createMetaProperties(files: Files, dataDir: string): Promise<MetaProperties> {
-  const properties = { clusterId: randomUuid(), nodeId: DEFAULT_NODE_ID, directoryId: randomUuid() };
+export async function createMetaProperties(
+  files: Files,
+  dataDir: string,
+  nodeId = DEFAULT_NODE_ID,
+): Promise<MetaProperties> {
+  const properties = { clusterId: randomUuid(), nodeId, directoryId: randomUuid() };
   await files.mkdir(dataDir);
   await files.writeAtomic(`${dataDir}/meta.properties`, formatMetaProperties(properties));
   return properties;

@@ -1,0 +1,90 @@
+/** Which of Kafka's keys change nothing here. All of them are checked, and those that are stored are kept and shown; why each has no
+ * effect is in docs/DIFFERENCES.md. */
+import { BROKER_CONFIGS, baseKey, OWN_KEYS, TOPIC_CONFIGS } from './definitions.ts';
+
+/** Topic keys without effect. */
+export const TOPIC_KEYS_WITHOUT_EFFECT: ReadonlySet<string> = new Set([
+  'compression.lz4.level',
+  'delete.retention.ms',
+  'errors.deadletterqueue.group.enable',
+  'follower.replication.throttled.replicas',
+  'leader.replication.throttled.replicas',
+  'local.retention.bytes',
+  'local.retention.ms',
+  'max.compaction.lag.ms',
+  'min.cleanable.dirty.ratio',
+  'min.compaction.lag.ms',
+  'preallocate',
+  'remote.copy.lag.bytes',
+  'remote.copy.lag.ms',
+  'remote.log.copy.disable',
+  'remote.log.delete.on.disable',
+  'remote.storage.enable',
+  'retention.bytes',
+  'retention.ms',
+  'unclean.leader.election.enable',
+]);
+
+/** Broker keys that this broker obeys, besides those that give topics their defaults and those of groups. */
+const OBEYED: ReadonlySet<string> = new Set([
+  'advertised.listeners',
+  'auto.create.topics.enable',
+  'broker.id',
+  'broker.rack',
+  'connections.max.idle.ms',
+  'controller.listener.names',
+  'delete.topic.enable',
+  'fetch.max.bytes',
+  'listener.security.protocol.map',
+  'listeners',
+  'log.dir',
+  'log.dirs',
+  'log.flush.offset.checkpoint.interval.ms',
+  'log.flush.start.offset.checkpoint.interval.ms',
+  'max.connections',
+  'max.connections.per.ip',
+  'max.connections.per.ip.overrides',
+  'max.incremental.fetch.session.cache.slots',
+  'max.request.partition.size.limit',
+  'metadata.log.dir',
+  'node.id',
+  'num.partitions',
+  'offset.metadata.max.bytes',
+  'offsets.retention.check.interval.ms',
+  'offsets.retention.minutes',
+  'offsets.topic.compression.codec',
+  'offsets.topic.num.partitions',
+  'offsets.topic.segment.bytes',
+  'process.roles',
+  'producer.id.expiration.check.interval.ms',
+  'producer.id.expiration.ms',
+  'replica.high.watermark.checkpoint.interval.ms',
+  'socket.receive.buffer.bytes',
+  'socket.request.max.bytes',
+  'socket.send.buffer.bytes',
+]);
+
+/** Groups of the classic and the consumer protocol. */
+const GROUP_KEY = /^group\.(consumer\.|initial\.|max\.|min\.)/;
+/** With one node, copies beyond one have nowhere to go. */
+const COPIES_KEY = /(\.|^)(replication\.factor|min\.isr)$/;
+
+const TOPIC_DEFAULTS: ReadonlySet<string> = new Set(
+  [...TOPIC_CONFIGS.values()]
+    .filter(({ name }) => !TOPIC_KEYS_WITHOUT_EFFECT.has(name))
+    .flatMap(({ brokerSynonyms }) => brokerSynonyms.map((synonym) => synonym.name)),
+);
+
+/** Whether a broker key that was given this value changes anything. Unknown keys do not. */
+export function hasEffect(name: string, text: string): boolean {
+  if (OBEYED.has(name) || OWN_KEYS.has(name) || TOPIC_DEFAULTS.has(name) || GROUP_KEY.test(name)) return true;
+  return COPIES_KEY.test(name) && text.trim() === '1';
+}
+
+/** The keys among `given` that Kafka knows and that change nothing here. */
+export function keysWithoutEffect(given: ReadonlyMap<string, string>): string[] {
+  return [...given]
+    .filter(([name, text]) => BROKER_CONFIGS.has(baseKey(name)) && !hasEffect(name, text))
+    .map(([name]) => name)
+    .sort();
+}
