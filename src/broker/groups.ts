@@ -1,18 +1,73 @@
 /** Puts the group coordinator together: its settings from the broker's, its topic from the broker's topics. */
 import type { BrokerConfig } from '../config/broker-config.ts';
+import type { Assignor } from '../group/assignor.ts';
+import { rangeAssignor } from '../group/assignor-range.ts';
+import { uniformAssignor } from '../group/assignor-uniform.ts';
+import type { ConsumerSettings, TopicsView } from '../group/consumer-types.ts';
 import { GroupCoordinator, type GroupSettings } from '../group/group-coordinator.ts';
 import { OFFSETS_TOPIC, OffsetsTopic } from '../group/offsets-topic.ts';
 import type { LogManager } from '../log/log-manager.ts';
-import type { ClusterImage } from '../metadata/image.ts';
+import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
 import { compressionName } from '../protocol/compression.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { Topics } from './topics.ts';
 
 const MINUTE_MS = 60_000;
 
-function groupSettings(config: BrokerConfig): GroupSettings {
+/** Values of this moment: a group's own over the broker's. */
+function consumerSettings(config: BrokerConfig, image: ClusterImage): ConsumerSettings {
+  const ownOr = (groupId: string, own: string, key: string) => {
+    const text = image.configs(ConfigResource.GROUP, groupId).get(own);
+    return text === undefined ? config.number(key) : Number(text);
+  };
+  const policy = config.string('group.consumer.migration.policy').toLowerCase();
+  const heartbeatKey = 'group.consumer.heartbeat.interval.ms';
+  return {
+    get maxSize() {
+      return config.number('group.consumer.max.size');
+    },
+    sessionTimeoutMs: (groupId) =>
+      ownOr(groupId, 'consumer.session.timeout.ms', 'group.consumer.session.timeout.ms'),
+    heartbeatInterval: (groupId) => ({
+      ms: ownOr(groupId, 'consumer.heartbeat.interval.ms', heartbeatKey),
+      fixed:
+        config.textIfSet(heartbeatKey) !== undefined ||
+        image.configs(ConfigResource.GROUP, groupId).has('consumer.heartbeat.interval.ms'),
+    }),
+    assignmentIntervalMs: (groupId) =>
+      ownOr(groupId, 'consumer.assignment.interval.ms', 'group.consumer.assignment.interval.ms'),
+    upgrades: policy === 'bidirectional' || policy === 'upgrade',
+    downgrades: policy === 'bidirectional' || policy === 'downgrade',
+  };
+}
+
+const ASSIGNORS: readonly Assignor[] = [uniformAssignor, rangeAssignor];
+
+/** Throws INVALID_CONFIG. */
+function assignors(config: BrokerConfig): Assignor[] {
+  return config.list('group.consumer.assignors').map((name) => {
+    const assignor = ASSIGNORS.find((known) => known.name === name);
+    if (assignor !== undefined) return assignor;
+    throw new BroadsheetError(
+      'INVALID_CONFIG',
+      `Invalid value ${name} for configuration group.consumer.assignors: this broker has ${ASSIGNORS.map((a) => a.name).join(' and ')}`,
+    );
+  });
+}
+
+function topicsView(image: ClusterImage): TopicsView {
+  return {
+    idOf: (name) => image.topicsByName.get(name)?.id,
+    nameOf: (topicId) => image.topicsById.get(topicId)?.name,
+    partitionCount: (topicId) => image.topicsById.get(topicId)?.partitions.size ?? 0,
+    names: () => image.topicsByName.keys(),
+  };
+}
+
+function groupSettings(config: BrokerConfig, image: ClusterImage): GroupSettings {
   return {
     maxSize: config.number('group.max.size'),
     initialRebalanceDelayMs: config.number('group.initial.rebalance.delay.ms'),
@@ -21,6 +76,7 @@ function groupSettings(config: BrokerConfig): GroupSettings {
     metadataMaxLength: config.number('offset.metadata.max.bytes'),
     retentionMs: config.number('offsets.retention.minutes') * MINUTE_MS,
     retentionCheckMs: config.number('offsets.retention.check.interval.ms'),
+    consumer: consumerSettings(config, image),
   };
 }
 
@@ -71,9 +127,17 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
     compression: compressionName(config.number('offsets.topic.compression.codec')),
     requestTick,
   });
-  const groups = new GroupCoordinator({ topic, settings: groupSettings(config), clock, log });
+  const groups = new GroupCoordinator({
+    topic,
+    settings: groupSettings(config, image),
+    clock,
+    log,
+    topics: topicsView(image),
+    assignors: assignors(config),
+  });
   await groups.load();
   groups.offsets.removeStale((name) => image.topicsByName.get(name)?.id);
+  topics.onChanged(() => groups.topicsChanged());
   topics.onDeleted = (name) => groups.topicDeleted(name, name === OFFSETS_TOPIC);
   return groups;
 }

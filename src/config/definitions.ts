@@ -72,6 +72,7 @@ const OWN: Fact[] = [
 const OWN_DEFAULTS: Record<string, string> = {
   'log.dirs': './data',
   'group.initial.rebalance.delay.ms': '0',
+  'group.consumer.assignment.interval.ms': '0',
   'offsets.topic.replication.factor': '1',
   'transaction.state.log.replication.factor': '1',
   'transaction.state.log.min.isr': '1',

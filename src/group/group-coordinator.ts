@@ -7,6 +7,7 @@ import { randomUUID } from 'node:crypto';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { Assignor } from './assignor.ts';
 import { ClassicGroup } from './classic-group.ts';
 import {
   type JoinAnswer,
@@ -22,10 +23,18 @@ import type {
   LeavingMember,
   SyncRequest,
 } from './classic-types.ts';
+import { ConsumerCoordinator } from './consumer-coordinator.ts';
+import {
+  type ConsumerHeartbeat,
+  type ConsumerSettings,
+  type RespondConsumer,
+  refusedHeartbeat,
+  type TopicsView,
+} from './consumer-types.ts';
 import { loadGroups } from './group-loader.ts';
-import type { GroupLog } from './group-log.ts';
+import { type GroupLog, groupCode } from './group-log.ts';
 import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts';
-import { type ForeignGroup, type Group, GroupTable } from './group-table.ts';
+import { type Group, GroupTable } from './group-table.ts';
 import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
 
 export interface GroupSettings extends ClassicSettings, OffsetSettings {
@@ -34,6 +43,7 @@ export interface GroupSettings extends ClassicSettings, OffsetSettings {
   readonly maxSessionTimeoutMs: number;
   /** offsets.retention.check.interval.ms */
   readonly retentionCheckMs: number;
+  readonly consumer: ConsumerSettings;
 }
 
 export interface CoordinatorParts {
@@ -41,6 +51,9 @@ export interface CoordinatorParts {
   readonly settings: GroupSettings;
   readonly clock: Clock;
   readonly log: Logger;
+  readonly topics: TopicsView;
+  /** In the order of `group.consumer.assignors`. */
+  readonly assignors: readonly Assignor[];
   /** Default: a random UUID behind the prefix. */
   readonly newMemberId?: (prefix: string) => string;
 }
@@ -53,20 +66,6 @@ export interface ListedGroup {
   readonly type: string;
 }
 
-/** What a failed append of a group's record is called to members. */
-function groupCode(code: number): number {
-  switch (code) {
-    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
-      return KafkaError.COORDINATOR_NOT_AVAILABLE;
-    case KafkaError.KAFKA_STORAGE_ERROR:
-      return KafkaError.NOT_COORDINATOR;
-    case KafkaError.MESSAGE_TOO_LARGE:
-      return KafkaError.UNKNOWN_SERVER_ERROR;
-    default:
-      return code;
-  }
-}
-
 export class GroupCoordinator implements ClassicHost {
   readonly clock: Clock;
   readonly settings: GroupSettings;
@@ -75,6 +74,7 @@ export class GroupCoordinator implements ClassicHost {
   readonly #log: Logger;
   readonly #table = new GroupTable();
   readonly newMemberId: (prefix: string) => string;
+  readonly #consumer: ConsumerCoordinator;
   #expiry: Timer | undefined;
   #closed = false;
 
@@ -86,14 +86,26 @@ export class GroupCoordinator implements ClassicHost {
     this.#log = log;
     this.newMemberId = parts.newMemberId ?? ((prefix) => `${prefix}-${randomUUID()}`);
     this.offsets = new OffsetManager(this.#table, topic, clock, settings);
+    this.#consumer = new ConsumerCoordinator({
+      table: this.#table,
+      log: topic,
+      clock,
+      settings: settings.consumer,
+      topics: parts.topics,
+      assignors: parts.assignors,
+      logger: log,
+    });
   }
 
   /** Reads all groups. Members that were in one when the broker stopped have a session from now on to come back in. */
   async load(): Promise<void> {
     const began = this.clock.monotonic();
-    await loadGroups(this.#topic, this.#table, this, this.#log);
+    await loadGroups(this.#topic, this.#table, { classic: this, consumer: this.#consumer }, this.#log);
     if (this.#closed) return;
-    for (const { classic } of this.#table.all()) classic?.resume();
+    for (const { classic, consumer } of this.#table.all()) {
+      classic?.resume();
+      consumer?.resume();
+    }
     this.#scheduleExpiry();
     if (this.#table.size > 0) {
       const ms = Math.round(this.clock.monotonic() - began);
@@ -174,12 +186,14 @@ export class GroupCoordinator implements ClassicHost {
       respond(refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, memberId));
       return undefined;
     }
-    if (group.foreign !== undefined && !this.#takeOver(group, group.foreign)) {
+    if (group.foreign !== undefined || (group.consumer !== undefined && !group.isVacant)) {
       respond(refusedJoin(KafkaError.INCONSISTENT_GROUP_PROTOCOL, memberId));
       return undefined;
     }
     let { classic } = group;
     if (classic === undefined) {
+      group.consumer?.bury();
+      group.consumer?.close();
       classic = new ClassicGroup(groupId, this);
       group.protocol = classic;
       this.persist(classic, new Map(), () => {});
@@ -191,16 +205,6 @@ export class GroupCoordinator implements ClassicHost {
   #groupToJoin(groupId: string, memberId: string): Group | undefined {
     const known = this.#table.get(groupId);
     return known ?? (memberId === NO_MEMBER_ID ? this.#table.getOrCreate(groupId) : undefined);
-  }
-
-  /** A group that an Apache Kafka has left in the consumer protocol becomes a classic one: its members are not here. The
-   * offsets stay. */
-  #takeOver(group: Group, foreign: ForeignGroup): boolean {
-    if (foreign.type !== 'Consumer') return false;
-    const records = [...foreign.keys.values()].map(({ key }) => ({ key, value: null }));
-    if (records.length > 0) this.#topic.appendMany(group.groupId, records, () => {});
-    group.protocol = undefined;
-    return true;
   }
 
   sync(groupId: string, request: SyncRequest, respond: (answer: SyncAnswer) => void): void {
@@ -234,6 +238,20 @@ export class GroupCoordinator implements ClassicHost {
     return { errorCode: KafkaError.NONE, codes };
   }
 
+  // --- the consumer protocol ---
+
+  /** Answers sooner or later, once. */
+  consumerHeartbeat(request: ConsumerHeartbeat, respond: RespondConsumer): void {
+    const fault = this.availability(request.groupId);
+    if (fault !== KafkaError.NONE) respond(refusedHeartbeat(fault, null));
+    else this.#consumer.heartbeat(request, respond);
+  }
+
+  /** A topic was made, deleted or got partitions. */
+  topicsChanged(): void {
+    this.#consumer.topicsChanged();
+  }
+
   // --- administration ---
 
   get(groupId: string): Group | undefined {
@@ -241,21 +259,18 @@ export class GroupCoordinator implements ClassicHost {
   }
 
   list(): ListedGroup[] {
-    return [...this.#table.all()].map(({ groupId, classic, foreign }) =>
-      foreign !== undefined
-        ? {
-            groupId,
-            protocolType: foreign.type.toLowerCase(),
-            state: foreign.state,
-            type: foreign.type.toLowerCase(),
-          }
-        : {
-            groupId,
-            protocolType: classic?.protocolType ?? '',
-            state: classic?.state ?? 'Empty',
-            type: 'classic',
-          },
-    );
+    return [...this.#table.all()].map(({ groupId, classic, consumer, foreign }) => {
+      const other = foreign?.type.toLowerCase() ?? (consumer === undefined ? undefined : 'consumer');
+      if (other !== undefined) {
+        return { groupId, protocolType: other, state: (foreign ?? consumer)!.state, type: other };
+      }
+      return {
+        groupId,
+        protocolType: classic?.protocolType ?? '',
+        state: classic?.state ?? 'Empty',
+        type: 'classic',
+      };
+    });
   }
 
   /** Removes a group with its offsets; `respond` gets a Kafka error code. */
@@ -270,8 +285,8 @@ export class GroupCoordinator implements ClassicHost {
       respond(KafkaError.GROUP_ID_NOT_FOUND);
       return;
     }
-    const { classic, foreign } = group;
-    if (classic !== undefined && classic.state !== 'Empty') {
+    const { classic, consumer, foreign } = group;
+    if ((classic ?? consumer ?? { state: 'Empty' }).state !== 'Empty') {
       respond(KafkaError.NON_EMPTY_GROUP);
       return;
     }
@@ -281,11 +296,16 @@ export class GroupCoordinator implements ClassicHost {
     }
     const records = removed.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
     for (const { key } of foreign?.keys.values() ?? []) records.push({ key, value: null });
-    records.push(groupTombstone(groupId));
+    if (consumer === undefined) records.push(groupTombstone(groupId));
+    else consumer.bury();
     this.#topic.appendMany(groupId, records, (code) => {
       if (code === KafkaError.NONE) {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
-        if (group.foreign === foreign && foreign !== undefined) group.protocol = undefined;
+        const ends = foreign ?? (consumer?.state === 'Empty' ? consumer : undefined);
+        if (ends !== undefined && group.protocol === ends) {
+          consumer?.close();
+          group.protocol = undefined;
+        }
         // Somebody may have joined meanwhile, or committed.
         if (group.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0)
           this.#table.remove(groupId);

@@ -5,6 +5,8 @@ import type { Logger } from '../runtime/logging.ts';
 import { ClassicGroup } from './classic-group.ts';
 import { ClassicMember } from './classic-member.ts';
 import type { ClassicHost } from './classic-types.ts';
+import { ConsumerGroup } from './consumer-group.ts';
+import type { ConsumerHost } from './consumer-types.ts';
 import type { GroupLog } from './group-log.ts';
 import { type GroupRecord, readGroupRecord } from './group-records.ts';
 import { ForeignGroup, type Group, type GroupTable } from './group-table.ts';
@@ -50,7 +52,12 @@ function restoreClassic(group: Group, value: GroupMetadataValue, host: ClassicHo
   );
 }
 
-function replay(record: GroupRecord, table: GroupTable, texts: Texts, host: ClassicHost): void {
+export interface GroupHosts {
+  readonly classic: ClassicHost;
+  readonly consumer: ConsumerHost;
+}
+
+function replay(record: GroupRecord, table: GroupTable, texts: Texts, hosts: GroupHosts): void {
   switch (record.kind) {
     case 'offset': {
       const { groupId, partition, value } = record;
@@ -67,18 +74,39 @@ function replay(record: GroupRecord, table: GroupTable, texts: Texts, host: Clas
     }
     case 'classic': {
       const { groupId, value } = record;
-      if (value !== null) restoreClassic(table.getOrCreate(groupId), value, host);
+      if (value !== null) restoreClassic(table.getOrCreate(groupId), value, hosts.classic);
       else {
         const group = table.get(groupId);
         if (group?.classic !== undefined) group.protocol = undefined;
       }
       return;
     }
+    case 'consumer':
+      replayConsumer(record, table, hosts.consumer);
+      return;
     case 'foreign':
       replayForeign(record, table);
       return;
     default:
   }
+}
+
+function replayConsumer(
+  { groupId, change }: GroupRecord & { kind: 'consumer' },
+  table: GroupTable,
+  host: ConsumerHost,
+): void {
+  const known = table.get(groupId);
+  if (change.value === null) {
+    if (known?.consumer === undefined) return;
+    if (change.type === 'group') known.protocol = undefined;
+    else known.consumer.replay(change);
+    return;
+  }
+  const group = known ?? table.getOrCreate(groupId);
+  const consumer = group.consumer ?? new ConsumerGroup(groupId, host);
+  group.protocol = consumer;
+  consumer.replay(change);
 }
 
 function replayForeign(record: GroupRecord & { kind: 'foreign' }, table: GroupTable): void {
@@ -104,7 +132,7 @@ function replayForeign(record: GroupRecord & { kind: 'foreign' }, table: GroupTa
 export async function loadGroups(
   topic: GroupLog,
   table: GroupTable,
-  host: ClassicHost,
+  hosts: GroupHosts,
   log: Logger,
 ): Promise<void> {
   const texts = new Texts();
@@ -114,7 +142,7 @@ export async function loadGroups(
     try {
       const record = readGroupRecord(key, value);
       if (record.kind === 'unknown') unknown.add(record.type);
-      else replay(record, table, texts, host);
+      else replay(record, table, texts, hosts);
     } catch (error) {
       if (!(error instanceof BroadsheetError) || error.code !== 'MALFORMED') throw error;
       broken++;

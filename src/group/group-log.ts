@@ -1,5 +1,6 @@
 /** The log that the coordinator keeps its groups in, as it sees it; OffsetsTopic is the one that lasts. */
 import type { JournalRecord } from '../metadata/journal.ts';
+import { KafkaError } from '../protocol/errors.ts';
 
 /** Hears a Kafka error code. */
 export type AppendDone = (errorCode: number) => void;
@@ -16,4 +17,18 @@ export interface GroupLog {
   appendMany(groupId: string, records: readonly JournalRecord[], done: AppendDone): void;
   /** Visits all records that count, each group's in order. */
   load(visit: (key: Uint8Array, value: Uint8Array | null) => void): Promise<void>;
+}
+
+/** What a failed append of a group's record is called to members. */
+export function groupCode(code: number): number {
+  switch (code) {
+    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+      return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    case KafkaError.KAFKA_STORAGE_ERROR:
+      return KafkaError.NOT_COORDINATOR;
+    case KafkaError.MESSAGE_TOO_LARGE:
+      return KafkaError.UNKNOWN_SERVER_ERROR;
+    default:
+      return code;
+  }
 }

@@ -7,6 +7,7 @@ import * as schemas from '../protocol/generated/group-coordinator.ts';
 import { Reader } from '../protocol/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import type { ClassicGroup } from './classic-group.ts';
+import { CONSUMER_RECORDS, type ConsumerChange, readConsumerRecord } from './consumer-records.ts';
 
 export interface CommittedOffset {
   readonly offset: number;
@@ -23,8 +24,8 @@ export interface CommittedOffset {
 
 export const ZERO_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
 
-/** Groups of other protocols. */
-export type ForeignType = 'Consumer' | 'Share' | 'Streams';
+/** Groups of protocols that are not served. */
+export type ForeignType = 'Share' | 'Streams';
 
 export type GroupRecord =
   | {
@@ -35,6 +36,7 @@ export type GroupRecord =
       readonly value: CommittedOffset | null;
     }
   | { readonly kind: 'classic'; readonly groupId: string; readonly value: schemas.GroupMetadataValue | null }
+  | { readonly kind: 'consumer'; readonly groupId: string; readonly change: ConsumerChange }
   | {
       readonly kind: 'foreign';
       readonly groupId: string;
@@ -57,7 +59,7 @@ const ID = schemas.RecordId;
 
 const FOREIGN = new Map<number, { type: ForeignType; ofMember: boolean }>(
   Object.entries(ID).flatMap(([name, id]) => {
-    const type = (['Consumer', 'Share', 'Streams'] as const).find((t) => name.startsWith(`${t}Group`));
+    const type = (['Share', 'Streams'] as const).find((t) => name.startsWith(`${t}Group`));
     return type === undefined ? [] : [[id, { type, ofMember: name.endsWith('GroupMemberMetadata') }]];
   }),
 );
@@ -169,6 +171,10 @@ export function readGroupRecord(key: Uint8Array, value: Uint8Array | null): Grou
       schemas.readGroupMetadataValue,
     );
     return read === undefined ? { kind: 'unknown', type } : { kind: 'classic', groupId, value: read };
+  }
+  if (CONSUMER_RECORDS.has(type)) {
+    const read = readConsumerRecord(type, reader, value);
+    return read === undefined ? { kind: 'unknown', type } : { kind: 'consumer', ...read };
   }
   const foreign = FOREIGN.get(type);
   if (foreign === undefined) return { kind: 'unknown', type };

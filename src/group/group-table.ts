@@ -1,5 +1,6 @@
 /** All groups of the broker, whatever their protocol, and the offsets that each has committed. */
-import type { ClassicGroup } from './classic-group.ts';
+import { ClassicGroup } from './classic-group.ts';
+import { ConsumerGroup } from './consumer-group.ts';
 import type { CommittedOffset, ForeignType } from './group-records.ts';
 
 /** Committed offsets of one group, by topic and partition. */
@@ -34,7 +35,7 @@ export class GroupOffsets {
   }
 }
 
-/** What is known of a group of another protocol, which an Apache Kafka has left: enough to list it and to remove it. */
+/** What is known of a group of a protocol that is not served, which an Apache Kafka has left: enough to list it and to remove it. */
 export class ForeignGroup {
   readonly type: ForeignType;
   /** Keys of its records, by their bytes. */
@@ -53,7 +54,7 @@ export class ForeignGroup {
 /** A group has one protocol at a time, or none: then it is only a name under which offsets are kept. */
 export class Group {
   readonly groupId: string;
-  protocol: ClassicGroup | ForeignGroup | undefined;
+  protocol: ClassicGroup | ConsumerGroup | ForeignGroup | undefined;
   readonly offsets = new GroupOffsets();
   /** Commits that are being written. */
   commitsInFlight = 0;
@@ -63,7 +64,11 @@ export class Group {
   }
 
   get classic(): ClassicGroup | undefined {
-    return this.protocol instanceof ForeignGroup ? undefined : this.protocol;
+    return this.protocol instanceof ClassicGroup ? this.protocol : undefined;
+  }
+
+  get consumer(): ConsumerGroup | undefined {
+    return this.protocol instanceof ConsumerGroup ? this.protocol : undefined;
   }
 
   get foreign(): ForeignGroup | undefined {
@@ -74,8 +79,7 @@ export class Group {
   get isVacant(): boolean {
     const { protocol } = this;
     if (protocol === undefined) return true;
-    if (protocol instanceof ForeignGroup) return protocol.state === 'Empty';
-    return protocol.state === 'Empty' && protocol.pendingMembers === 0;
+    return protocol.state === 'Empty' && !(protocol instanceof ClassicGroup && protocol.pendingMembers > 0);
   }
 }
 
@@ -101,7 +105,9 @@ export class GroupTable {
 
   /** Forgets a group; its timers stop. */
   remove(groupId: string): void {
-    this.#groups.get(groupId)?.classic?.close();
+    const group = this.#groups.get(groupId);
+    group?.classic?.close();
+    group?.consumer?.close();
     this.#groups.delete(groupId);
   }
 

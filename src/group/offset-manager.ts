@@ -2,6 +2,7 @@
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { judgeConsumerCommit, judgeConsumerFetch, type PartitionJudge } from './consumer-commits.ts';
 import type { GroupLog } from './group-log.ts';
 import {
   type CommittedOffset,
@@ -76,9 +77,9 @@ export class OffsetManager {
   /** One batch for all; `respond` gets a code for each offset, in order. */
   commit(request: CommitRequest, respond: (codes: number[]) => void): void {
     const { groupId, offsets } = request;
-    const fault = this.#judge(request);
-    if (fault !== KafkaError.NONE) {
-      respond(offsets.map(() => fault));
+    const judged = this.#judge(request);
+    if (typeof judged === 'number' && judged !== KafkaError.NONE) {
+      respond(offsets.map(() => judged));
       return;
     }
     const now = this.#clock.now();
@@ -86,6 +87,8 @@ export class OffsetManager {
     const taken: { readonly at: OffsetToCommit; readonly committed: CommittedOffset }[] = [];
     const codes = offsets.map((at) => {
       const metadata = at.metadata ?? '';
+      const fault = typeof judged === 'number' ? judged : judged(at.topicId, at.partition);
+      if (fault !== KafkaError.NONE) return fault;
       if (metadata.length > this.#settings.metadataMaxLength) return KafkaError.OFFSET_METADATA_TOO_LARGE;
       const { offset, leaderEpoch, topicId } = at;
       taken.push({
@@ -117,7 +120,13 @@ export class OffsetManager {
     });
   }
 
-  #judge({ groupId, memberId, groupInstanceId, generationId, version }: CommitRequest): number {
+  #judge({
+    groupId,
+    memberId,
+    groupInstanceId,
+    generationId,
+    version,
+  }: CommitRequest): number | PartitionJudge {
     const group = this.#table.get(groupId);
     const protocol = group?.protocol;
     if (protocol === undefined) {
@@ -131,7 +140,17 @@ export class OffsetManager {
       // No member of another protocol is alive here.
       return generationId < 0 && memberId === '' ? KafkaError.NONE : KafkaError.UNKNOWN_MEMBER_ID;
     }
+    const consumer = group!.consumer;
+    if (consumer !== undefined) {
+      return judgeConsumerCommit(consumer, { memberId, memberEpoch: generationId, version });
+    }
     return group!.classic!.judgeCommit(memberId, groupInstanceId, generationId);
+  }
+
+  /** An error code: whether one may read a group's offsets, as a member or without being one. */
+  judgeFetch(groupId: string, memberId: string | null, memberEpoch: number): number {
+    const consumer = this.#table.get(groupId)?.consumer;
+    return consumer === undefined ? KafkaError.NONE : judgeConsumerFetch(consumer, memberId, memberEpoch);
   }
 
   /** What was committed, or undefined. An offset of another topic with the same name is none. */
@@ -153,7 +172,7 @@ export class OffsetManager {
       respond(KafkaError.GROUP_ID_NOT_FOUND, []);
       return;
     }
-    const { classic } = group;
+    const { classic, consumer } = group;
     if (classic !== undefined && classic.state !== 'Empty' && !classic.usesConsumerProtocol) {
       respond(KafkaError.NON_EMPTY_GROUP, []);
       return;
@@ -161,7 +180,8 @@ export class OffsetManager {
     const records: JournalRecord[] = [];
     const removed: TopicPartition[] = [];
     const codes = partitions.map(({ topic, partition }) => {
-      if (classic?.subscribesTo(topic)) return KafkaError.GROUP_SUBSCRIBED_TO_TOPIC;
+      if (classic?.subscribesTo(topic) || consumer?.subscribesTo(topic))
+        return KafkaError.GROUP_SUBSCRIBED_TO_TOPIC;
       if (group.offsets.get(topic, partition) !== undefined) {
         records.push(offsetTombstone(groupId, topic, partition));
         removed.push({ topic, partition });
@@ -238,6 +258,7 @@ export class OffsetManager {
       if (expired.length === 0 && !ends) continue;
       const records = expired.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
       if (ends && group.classic !== undefined) records.push(groupTombstone(groupId));
+      if (ends && group.consumer !== undefined) group.consumer.bury();
       if (records.length === 0) {
         this.#table.remove(groupId);
         continue;
@@ -260,7 +281,8 @@ export class OffsetManager {
     const { retentionMs } = this.#settings;
     const past = (since: number) =>
       committed.expireTimestamp >= 0 ? now >= committed.expireTimestamp : now - since >= retentionMs;
-    const { classic, foreign } = group;
+    const { classic, consumer, foreign } = group;
+    if (consumer !== undefined) return !consumer.subscribesTo(topic) && past(committed.commitTimestamp);
     // Its members may come back on an Apache Kafka.
     if (foreign !== undefined) return foreign.state === 'Empty' && past(committed.commitTimestamp);
     if (classic === undefined || classic.protocolType === null) return past(committed.commitTimestamp);

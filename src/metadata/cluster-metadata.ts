@@ -26,6 +26,7 @@ import {
   type TopicSpec,
   tooManyPartitions,
 } from './controller.ts';
+
 import { type FeatureUpdate, updateFeatures } from './controller-features.ts';
 import type { VotersView } from './controller-nodes.ts';
 import { createPartitions, type PartitionsSpec, tooManyMorePartitions } from './controller-partitions.ts';
@@ -34,8 +35,10 @@ import {
   KRAFT_VERSION,
   MAX_METADATA_VERSION,
   MIN_METADATA_VERSION,
+  missingFeatures,
   SERVED_FEATURES,
 } from './features.ts';
+
 import { ClusterImage, ImageLoader } from './image.ts';
 import { Journal } from './journal.ts';
 import {
@@ -275,6 +278,8 @@ export class ClusterMetadata {
       );
     }
     if (isNew) this.#append(this.#bootstrapRecords(), now);
+    const missing = featureRecords(missingFeatures(this.image.features));
+    if (missing.length > 0) this.#append(missing, now);
     this.#brokerEpoch = log.logEndOffset;
     this.#append(
       [
@@ -430,14 +435,9 @@ export class ClusterMetadata {
   }
 
   #bootstrapRecords(): MetadataRecordInput[] {
-    const features: MetadataRecordInput[] = [...INITIAL_FEATURES].map(([name, featureLevel]) => ({
-      type: 'FeatureLevel',
-      version: 0,
-      data: { name, featureLevel },
-    }));
     return [
       { type: 'BeginTransaction', version: 0, data: { name: 'Bootstrap records' } },
-      ...(this.#bootstrap.length > 0 ? this.#bootstrap : features),
+      ...(this.#bootstrap.length > 0 ? this.#bootstrap : featureRecords(INITIAL_FEATURES)),
       { type: 'EndTransaction', version: 0, data: {} },
     ];
   }
@@ -501,6 +501,14 @@ export class ClusterMetadata {
       }
     }
   }
+}
+
+function featureRecords(levels: ReadonlyMap<string, number>): MetadataRecordInput[] {
+  return [...levels].map(([name, featureLevel]) => ({
+    type: 'FeatureLevel',
+    version: 0,
+    data: { name, featureLevel },
+  }));
 }
 
 /** A history that does not parse is made anew from what the replay sees. */

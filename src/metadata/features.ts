@@ -9,6 +9,10 @@ export interface FeatureRange {
 export const METADATA_VERSION = 'metadata.version';
 /** Finalized by control records of the metadata log. */
 export const KRAFT_VERSION = 'kraft.version';
+/** Level 1: the consumer protocol of groups (KIP-848). */
+export const GROUP_VERSION = 'group.version';
+/** 4.0-IV0, from which on a Kafka's new directory has group.version 1. */
+const FIRST_WITH_GROUP_VERSION = 22;
 
 /** metadata.version levels of Apache Kafka 4.4: 3.3-IV3 to 4.4-IV2. */
 export const MIN_METADATA_VERSION = 7;
@@ -33,10 +37,21 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
     minSupportedVersion: MIN_METADATA_VERSION,
     maxSupportedVersion: MAX_METADATA_VERSION,
   },
+  { name: GROUP_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
   { name: KRAFT_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
 ];
 
 /** Levels of a new directory. A feature that is missing has level 0, which Apache Kafka 4.4 takes (seen). */
 export const INITIAL_FEATURES: ReadonlyMap<string, number> = new Map([
   [METADATA_VERSION, MAX_METADATA_VERSION],
+  [GROUP_VERSION, 1],
 ]);
+
+/**
+ * Features that a directory is to get when it is opened: a version of this broker before the consumer protocol finalized
+ * metadata.version alone. A directory of an Apache Kafka with those levels always has more, and keeps what it has.
+ */
+export function missingFeatures(finalized: ReadonlyMap<string, number>): Map<string, number> {
+  const isOwn = finalized.size === 1 && (finalized.get(METADATA_VERSION) ?? 0) >= FIRST_WITH_GROUP_VERSION;
+  return new Map(isOwn ? [[GROUP_VERSION, 1]] : []);
+}

@@ -1,4 +1,6 @@
 /** Clients that behave as Kafka's do, on one group of a coordinator whose log, clock and fate a seeded run decides. */
+
+import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
 import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
 import type { AppendDone, GroupLog } from '../../src/group/group-log.ts';
 import type { JournalRecord } from '../../src/metadata/journal.ts';
@@ -232,9 +234,24 @@ export class GroupModel {
         metadataMaxLength: 4096,
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
+        consumer: {
+          maxSize: 1e6,
+          sessionTimeoutMs: () => SESSION_MS,
+          heartbeatInterval: () => ({ ms: HEARTBEAT_MS, fixed: false }),
+          assignmentIntervalMs: () => 0,
+          upgrades: true,
+          downgrades: true,
+        },
       },
       clock: this.clock,
       log: silentLogger,
+      topics: {
+        idOf: () => undefined,
+        nameOf: () => undefined,
+        partitionCount: () => 0,
+        names: () => [],
+      },
+      assignors: [uniformAssignor],
       newMemberId: (prefix) => `${prefix}-${this.#ids++}`,
     });
   }

@@ -62,7 +62,7 @@ describe('a new directory', () => {
     const { engine, metadata } = await started();
     expect(await batchesOf(engine)).toEqual([
       '1: LEADER_CHANGE KRAFT_VERSION KRAFT_VOTERS',
-      '1: BeginTransaction FeatureLevel EndTransaction',
+      '1: BeginTransaction FeatureLevel FeatureLevel EndTransaction',
       '1: RegisterBroker',
     ]);
     expect(metadata.nodeId).toBe(1);
@@ -209,6 +209,7 @@ describe('a start', () => {
       expect(next.clusterId).toBe(metadata.clusterId);
       expect([...next.servedFeatures]).toEqual([
         ['metadata.version', 33],
+        ['group.version', 1],
         ['kraft.version', 1],
       ]);
       expect(create(next, 't')?.ok).toBe(true);

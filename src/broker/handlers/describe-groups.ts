@@ -24,7 +24,7 @@ const FIRST_WITH_INSTANCE_ID = 4;
 const FIRST_WITH_NOT_FOUND = 6;
 
 /** READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: all that Kafka knows on a group. */
-const GROUP_OPERATIONS = 0xd48;
+export const GROUP_OPERATIONS = 0xd48;
 const NO_BYTES = new Uint8Array();
 
 type Described = DescribeGroupsResponseDescribedGroupInput;
@@ -57,7 +57,7 @@ function describe(groupId: string, version: number, broker: BrokerContext): Desc
   const unavailable = broker.groups.availability(groupId);
   if (unavailable !== KafkaError.NONE) return failed(groupId, unavailable, '', null);
   const found = broker.groups.get(groupId);
-  if (found === undefined || found.foreign !== undefined) {
+  if (found === undefined || found.foreign !== undefined || found.consumer !== undefined) {
     const message = `Group ${groupId} ${found === undefined ? 'not found' : 'is not a classic group'}.`;
     return version >= FIRST_WITH_NOT_FOUND
       ? failed(groupId, KafkaError.GROUP_ID_NOT_FOUND, 'Dead', message)

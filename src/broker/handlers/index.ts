@@ -6,6 +6,8 @@ import { alterPartitionReassignments } from './alter-partition-reassignments.ts'
 import { alterReplicaLogDirs } from './alter-replica-log-dirs.ts';
 import { alterUserScramCredentials } from './alter-user-scram-credentials.ts';
 import { apiVersions } from './api-versions.ts';
+import { consumerGroupDescribe } from './consumer-group-describe.ts';
+import { consumerGroupHeartbeat } from './consumer-group-heartbeat.ts';
 import { createPartitions } from './create-partitions.ts';
 import { createTopics } from './create-topics.ts';
 import { deleteGroups } from './delete-groups.ts';
@@ -88,6 +90,8 @@ const ROWS: readonly HandlerRow[] = [
   electLeaders,
   listPartitionReassignments,
   offsetForLeaderEpoch,
+  consumerGroupHeartbeat,
+  consumerGroupDescribe,
 ];
 
 /** By API key, ascending. */

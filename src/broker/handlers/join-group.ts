@@ -15,6 +15,7 @@ import { readJoinGroupRequest, writeJoinGroupResponse } from '../../protocol/gen
 import type { Writer } from '../../protocol/writer.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
+import { clientHostOf } from './client-host.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [0, 9] as const;
@@ -48,7 +49,7 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
     memberId: message.memberId,
     groupInstanceId: message.groupInstanceId,
     clientId,
-    clientHost: `/${request.connection.peer.remoteAddress.replace(/^::ffff:/, '')}`,
+    clientHost: clientHostOf(request),
     protocolType: message.protocolType,
     // The group keeps them; the frame goes.
     protocols: message.protocols.map(({ name, metadata }) => ({ name, metadata: Buffer.from(metadata) })),

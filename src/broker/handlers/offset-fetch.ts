@@ -70,13 +70,21 @@ function allTopics(groupId: string, version: number, broker: BrokerContext): Ask
   return topics;
 }
 
+interface AskingMember {
+  readonly groupId: string;
+  readonly memberId: string | null;
+  readonly memberEpoch: number;
+}
+
 function fetchGroup(
-  groupId: string,
+  group: AskingMember,
   asked: readonly AskedTopic[] | null,
   version: number,
   broker: BrokerContext,
 ): OffsetFetchResponseGroupInput {
-  const errorCode = broker.groups.availability(groupId);
+  const { groupId, memberId, memberEpoch } = group;
+  const errorCode =
+    broker.groups.availability(groupId) || broker.groups.offsets.judgeFetch(groupId, memberId, memberEpoch);
   if (errorCode !== KafkaError.NONE) return { groupId, topics: [], errorCode };
   const topics = asked ?? allTopics(groupId, version, broker);
   return { groupId, topics: topics.map((topic) => fetchTopic(groupId, topic, version, broker)), errorCode };
@@ -86,12 +94,13 @@ function handle(request: Request, broker: BrokerContext): void {
   const { version } = request;
   const message = readOffsetFetchRequest(request.body(), version);
   if (version >= FIRST_WITH_GROUPS) {
-    const groups = message.groups.map(({ groupId, topics }) => fetchGroup(groupId, topics, version, broker));
+    const groups = message.groups.map((group) => fetchGroup(group, group.topics, version, broker));
     request.reply((writer) => writeOffsetFetchResponse(writer, version, { groups }));
     return;
   }
   const asked = message.topics?.map((topic) => ({ ...topic, topicId: ZERO_ID })) ?? null;
-  const { topics, errorCode = 0 } = fetchGroup(message.groupId, asked, version, broker);
+  const nobody = { groupId: message.groupId, memberId: null, memberEpoch: -1 };
+  const { topics, errorCode = 0 } = fetchGroup(nobody, asked, version, broker);
   // Without a place for the whole's error it is every partition's.
   const failed = version < FIRST_WITH_ERROR && errorCode !== KafkaError.NONE;
   const answered = failed

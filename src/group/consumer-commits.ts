@@ -1,0 +1,50 @@
+/** Whether a member of a consumer group may commit offsets, or read those of its group. Rules as in Apache Kafka 4.4. */
+import { KafkaError } from '../protocol/errors.ts';
+import type { ConsumerGroup } from './consumer-group.ts';
+
+/** An error code for one partition. */
+export type PartitionJudge = (topicId: string, partition: number) => number;
+
+/** First version of OffsetCommit whose clients know the errors of member epochs. */
+const FIRST_WITH_MEMBER_EPOCH = 9;
+
+export interface Committer {
+  readonly memberId: string;
+  readonly memberEpoch: number;
+  /** Of the request. */
+  readonly version: number;
+}
+
+/**
+ * An error code for all, or a judge of each partition: what a member read before its epoch was raised it may still commit,
+ * where it has held the partition since then (KIP-1251).
+ */
+export function judgeConsumerCommit(group: ConsumerGroup, committer: Committer): number | PartitionJudge {
+  const { memberId, memberEpoch, version } = committer;
+  // Not a member but an admin client, or a consumer that assigns its partitions by itself.
+  if (memberEpoch < 0 && group.members.size === 0) return KafkaError.NONE;
+  const member = group.members.get(memberId);
+  if (member === undefined) return KafkaError.UNKNOWN_MEMBER_ID;
+  if (!member.isClassic && version < FIRST_WITH_MEMBER_EPOCH) return KafkaError.UNSUPPORTED_VERSION;
+  if (memberEpoch === member.memberEpoch) return KafkaError.NONE;
+  const stale = member.isClassic ? KafkaError.ILLEGAL_GENERATION : KafkaError.STALE_MEMBER_EPOCH;
+  if (memberEpoch > member.memberEpoch) return stale;
+  const { assigned, pendingRevocation } = member.progress;
+  return (topicId, partition) => {
+    const since = assigned.get(topicId)?.get(partition) ?? pendingRevocation.get(topicId)?.get(partition);
+    return since !== undefined && memberEpoch >= since ? KafkaError.NONE : stale;
+  };
+}
+
+/** An error code. Who gives neither member id nor epoch is no member, and may read. */
+export function judgeConsumerFetch(
+  group: ConsumerGroup,
+  memberId: string | null,
+  memberEpoch: number,
+): number {
+  if (memberId === null && memberEpoch < 0) return KafkaError.NONE;
+  const member = memberId === null ? undefined : group.members.get(memberId);
+  if (member === undefined) return KafkaError.UNKNOWN_MEMBER_ID;
+  if (memberEpoch === member.memberEpoch) return KafkaError.NONE;
+  return member.isClassic ? KafkaError.ILLEGAL_GENERATION : KafkaError.STALE_MEMBER_EPOCH;
+}

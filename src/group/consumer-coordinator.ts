@@ -1,0 +1,129 @@
+/** All groups of the consumer protocol: finds the group that a heartbeat is about, or makes it, and gives groups what they need of
+ * the broker. */
+import { randomUUID } from 'node:crypto';
+import type { JournalRecord } from '../metadata/journal.ts';
+import { KafkaError } from '../protocol/errors.ts';
+import type { Clock } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import type { Assignor } from './assignor.ts';
+import { ConsumerGroup } from './consumer-group.ts';
+import {
+  type ConsumerFault,
+  type ConsumerHeartbeat,
+  type ConsumerHost,
+  type ConsumerSettings,
+  heartbeatFault,
+  JOIN_EPOCH,
+  type RespondConsumer,
+  refusedHeartbeat,
+  type TopicsView,
+} from './consumer-types.ts';
+import { type GroupLog, groupCode } from './group-log.ts';
+import { groupTombstone } from './group-records.ts';
+import type { Group, GroupTable } from './group-table.ts';
+import { compileTopicRegex } from './topic-regex.ts';
+
+export interface ConsumerCoordinatorParts {
+  readonly table: GroupTable;
+  readonly log: GroupLog;
+  readonly clock: Clock;
+  readonly settings: ConsumerSettings;
+  readonly topics: TopicsView;
+  /** In order of preference. */
+  readonly assignors: readonly Assignor[];
+  readonly logger: Logger;
+}
+
+export class ConsumerCoordinator implements ConsumerHost {
+  readonly clock: Clock;
+  readonly consumer: ConsumerSettings;
+  readonly topics: TopicsView;
+  readonly assignors: readonly Assignor[];
+  consumerMembers = 0;
+  readonly #table: GroupTable;
+  readonly #log: GroupLog;
+  readonly #logger: Logger;
+  readonly #assignorNames: readonly string[];
+
+  constructor(parts: ConsumerCoordinatorParts) {
+    this.clock = parts.clock;
+    this.consumer = parts.settings;
+    this.topics = parts.topics;
+    this.assignors = parts.assignors;
+    this.#assignorNames = parts.assignors.map(({ name }) => name);
+    this.#table = parts.table;
+    this.#log = parts.log;
+    this.#logger = parts.logger;
+  }
+
+  // --- what a group asks of its host ---
+
+  newMemberId(): string {
+    return Buffer.from(randomUUID().replaceAll('-', ''), 'hex').toString('base64url');
+  }
+
+  append(groupId: string, records: readonly JournalRecord[], done: (errorCode: number) => void): void {
+    this.#log.append(groupId, records, (code) => done(groupCode(code)));
+  }
+
+  membersChanged(by: number): void {
+    this.consumerMembers += by;
+  }
+
+  log(groupId: string, message: string): void {
+    this.#logger.debug({ groupId }, `group ${groupId}: ${message}`);
+  }
+
+  // --- heartbeats ---
+
+  /** See ConsumerGroup.heartbeat(). The group's records can be appended. */
+  heartbeat(request: ConsumerHeartbeat, respond: RespondConsumer): void {
+    const bad = heartbeatFault(request, this.#assignorNames) ?? this.#patternFault(request);
+    const group = bad ?? this.#groupOf(request);
+    if ('errorCode' in group) {
+      respond(refusedHeartbeat(group.errorCode, group.message));
+      return;
+    }
+    group.heartbeat(request, respond);
+  }
+
+  #patternFault({ subscribedTopicRegex: pattern }: ConsumerHeartbeat): ConsumerFault | undefined {
+    if (pattern === null || pattern === '') return undefined;
+    try {
+      compileTopicRegex(pattern);
+      return undefined;
+    } catch (error) {
+      if (!(error instanceof BroadsheetError) || error.code !== 'INVALID_REGULAR_EXPRESSION') throw error;
+      return { errorCode: KafkaError.INVALID_REGULAR_EXPRESSION, message: error.message };
+    }
+  }
+
+  #groupOf({ groupId, memberEpoch }: ConsumerHeartbeat): ConsumerGroup | ConsumerFault {
+    const known = this.#table.get(groupId);
+    if (known?.consumer !== undefined) return known.consumer;
+    const message = `there is no group ${groupId} of the consumer protocol`;
+    const missing: ConsumerFault = { errorCode: KafkaError.GROUP_ID_NOT_FOUND, message };
+    // Only a newcomer makes a group.
+    if (memberEpoch !== JOIN_EPOCH || known?.foreign !== undefined) return missing;
+    if (known?.classic !== undefined && !known.isVacant) return missing;
+    return this.#begin(known ?? this.#table.getOrCreate(groupId));
+  }
+
+  #begin(group: Group): ConsumerGroup {
+    const { groupId, classic } = group;
+    if (classic !== undefined) {
+      classic.close();
+      this.#log.append(groupId, [groupTombstone(groupId)], () => {});
+    }
+    const consumer = new ConsumerGroup(groupId, this);
+    consumer.begin();
+    group.protocol = consumer;
+    return consumer;
+  }
+
+  /** A topic was made, deleted or got partitions. */
+  topicsChanged(): void {
+    for (const { consumer } of this.#table.all()) consumer?.topicsChanged();
+  }
+}
