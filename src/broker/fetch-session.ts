@@ -18,7 +18,7 @@ export const INITIAL_EPOCH = 0;
 export const FINAL_EPOCH = -1;
 const LARGEST_EPOCH = 2 ** 31 - 1;
 
-/** What was told of a partition when nothing was, or an error: any answer without an error is news then. */
+/** As in answers that are errors. */
 const NOTHING_TOLD = -1;
 
 /** The epoch of a session's next request. */
@@ -102,11 +102,11 @@ export class SessionPartition implements FetchTarget, PartitionWatcher {
     );
   }
 
+  /** After an error that is nothing, so that whatever comes after it is news. */
   told(result: FetchResult): void {
-    const fine = result.errorCode === KafkaError.NONE;
-    this.#highWatermark = fine ? result.highWatermark : NOTHING_TOLD;
-    this.#lastStableOffset = fine ? result.lastStableOffset : NOTHING_TOLD;
-    this.#logStartOffset = fine ? result.logStartOffset : NOTHING_TOLD;
+    this.#highWatermark = result.highWatermark;
+    this.#lastStableOffset = result.lastStableOffset;
+    this.#logStartOffset = result.logStartOffset;
   }
 
   watch(): void {
