@@ -24,6 +24,14 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     load: () => import('./cli/config.ts'),
   },
   produce: { description: 'send records from standard input', load: () => import('./cli/produce.ts') },
+  dump: {
+    description: 'show what is in a segment, index, snapshot or checkpoint',
+    load: () => import('./cli/dump.ts'),
+  },
+  check: {
+    description: 'look for damage in a directory that no broker uses',
+    load: () => import('./cli/check.ts'),
+  },
   consume: { description: 'print records', load: () => import('./cli/consume.ts') },
 };
 

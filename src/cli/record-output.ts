@@ -76,7 +76,8 @@ export const jsonFormatter: Formatter = (out, topic, partition, record) => {
   out.push(Buffer.from(`${line}\n`));
 };
 
-function bytesField(name: string, bytes: Uint8Array | null): Record<string, string | null> {
+/** A field as text where the bytes are UTF-8, else as base64 under `<name>Base64`. */
+export function bytesField(name: string, bytes: Uint8Array | null): Record<string, string | null> {
   if (bytes === null) return { [name]: null };
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
   return isUtf8(bytes) ? { [name]: buffer.toString() } : { [`${name}Base64`]: buffer.toString('base64') };

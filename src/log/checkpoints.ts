@@ -74,6 +74,13 @@ export class OffsetCheckpoint {
     this.#offsets.set(OffsetCheckpoint.#key(topic, partition), offset);
   }
 
+  *entries(): Generator<{ readonly topic: string; readonly partition: number; readonly offset: number }> {
+    for (const [key, offset] of this.#offsets) {
+      const [topic, partition] = key.split(' ') as [string, string];
+      yield { topic, partition: Number(partition), offset };
+    }
+  }
+
   /** Throws CORRUPT. */
   static parse(text: string): OffsetCheckpoint {
     const checkpoint = new OffsetCheckpoint();

@@ -1,0 +1,256 @@
+/** `broadsheet check`: looks for damage in a data directory, or one partition's folder, that no broker uses. */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
+import type { Command } from 'commander';
+import {
+  CLEAN_SHUTDOWN_FILE,
+  CLEANER_FILE,
+  HIGH_WATERMARK_FILE,
+  LOG_START_FILE,
+  OffsetCheckpoint,
+  RECOVERY_POINT_FILE,
+} from '../log/checkpoints.ts';
+import { NativeFiles } from '../log/native-files.ts';
+import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
+import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
+import { fileError } from '../log/segment-file.ts';
+import { METADATA_FOLDER, newestSnapshot, parseQuorumState } from '../metadata/kraft-files.ts';
+import { parseMetaProperties } from '../metadata/meta-properties.ts';
+import { readSnapshot } from '../metadata/snapshot.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import { bytesText, endWithReader, note, Progress, print, printJson } from './output.ts';
+
+interface CheckOptions {
+  readonly deep?: boolean;
+  readonly json?: boolean;
+}
+
+const LOCK_FILE = '.lock';
+const META_PROPERTIES = 'meta.properties';
+const CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE];
+
+async function check(given: string, options: CheckOptions): Promise<void> {
+  endWithReader();
+  const dir = resolve(given);
+  let names: string[];
+  try {
+    names = await readdir(dir);
+  } catch (error) {
+    throw fileError(dir, error);
+  }
+  const isPartition = !names.includes(META_PROPERTIES) && names.some((name) => name.endsWith('.log'));
+  if (!isPartition && !names.includes(META_PROPERTIES) && !names.some(parsePartitionFolder)) {
+    throw new BroadsheetError('NOT_FOUND', `${dir} is neither a data directory nor a partition's folder`);
+  }
+  const release = await lock(isPartition ? dirname(dir) : dir);
+  try {
+    const inspection = new DirectoryCheck(dir, options);
+    await (isPartition ? inspection.partitionAlone() : inspection.all(names));
+    await inspection.report();
+  } finally {
+    await release();
+  }
+}
+
+/** Keeps brokers out meanwhile. Throws LOCKED when one is in. */
+async function lock(dataDir: string): Promise<() => Promise<void>> {
+  const files = new NativeFiles();
+  const path = join(dataDir, LOCK_FILE);
+  const existed = await files.exists(path);
+  if (!existed && !(await files.exists(join(dataDir, META_PROPERTIES)))) return async () => {};
+  try {
+    const held = await files.lock(path, `${process.pid}\n`);
+    return async () => {
+      if (!existed) await files.remove(path);
+      await held.release();
+    };
+  } catch (error) {
+    if (!(error instanceof BroadsheetError)) throw error;
+    if (error.code === 'LOCKED') {
+      throw new BroadsheetError('LOCKED', `${error.message}: stop that broker first, or check a copy`);
+    }
+    note(`${path} can't be locked (${error.message}): make sure that no broker uses the directory`);
+    return async () => {};
+  }
+}
+
+class DirectoryCheck {
+  readonly #dir: string;
+  readonly #options: CheckOptions;
+  readonly #faults: Fault[] = [];
+  readonly #remarks: Fault[] = [];
+  readonly #partitions = new Map<string, PartitionReport>();
+  #total = 0;
+  #done = 0;
+
+  constructor(dir: string, options: CheckOptions) {
+    this.#dir = dir;
+    this.#options = options;
+  }
+
+  async partitionAlone(): Promise<void> {
+    await this.#partition(basename(this.#dir), this.#dir, '', true);
+  }
+
+  async all(names: readonly string[]): Promise<void> {
+    const clean = names.includes(CLEAN_SHUTDOWN_FILE);
+    if (!clean) {
+      this.#remarks.push({
+        file: CLEAN_SHUTDOWN_FILE,
+        what: 'is missing: the last stop was not a clean one, and the next start looks for torn ends',
+      });
+    }
+    await this.#parsed(META_PROPERTIES, (text) => parseMetaProperties(text, META_PROPERTIES));
+    const checkpoints = new Map<string, OffsetCheckpoint>();
+    for (const name of CHECKPOINTS) {
+      if (!names.includes(name)) continue;
+      const checkpoint = await this.#parsed(name, (text) => OffsetCheckpoint.parse(text));
+      if (checkpoint !== undefined) checkpoints.set(name, checkpoint);
+    }
+    const folders = await this.#folders(names);
+    for (const folder of folders) this.#total += await sizeOf(join(this.#dir, folder));
+    const progress = new Progress(() => `${bytesText(this.#done)} of ${bytesText(this.#total)} checked`);
+    const ticking = setInterval(() => progress.tick(), 200);
+    try {
+      for (const folder of folders) {
+        await this.#partition(folder, join(this.#dir, folder), `${folder}/`, clean);
+        // Between files nothing else gives the timer its turn.
+        progress.tick();
+      }
+    } finally {
+      clearInterval(ticking);
+      progress.clear();
+    }
+    if (folders.includes(METADATA_FOLDER)) await this.#metadata();
+    this.#compare(checkpoints, clean);
+  }
+
+  /** Folders of partitions; others are remarked on. */
+  async #folders(names: readonly string[]): Promise<string[]> {
+    const found: string[] = [];
+    for (const name of [...names].sort()) {
+      if (!(await stat(join(this.#dir, name))).isDirectory()) continue;
+      const suffix = suffixOf(name);
+      if (suffix !== undefined)
+        this.#remarks.push({ file: name, what: `is set aside (${suffix}), not checked` });
+      else if (parsePartitionFolder(name) !== undefined) found.push(name);
+      else {
+        this.#faults.push({
+          file: name,
+          what: "is no partition's folder: Apache Kafka does not start with it here",
+        });
+      }
+    }
+    return found;
+  }
+
+  async #parsed<T>(name: string, parse: (text: string) => T): Promise<T | undefined> {
+    try {
+      return parse(await readFile(join(this.#dir, name), 'utf8'));
+    } catch (error) {
+      this.#faults.push({ file: name, what: (error as Error).message });
+      return undefined;
+    }
+  }
+
+  async #partition(name: string, folder: string, prefix: string, clean: boolean): Promise<void> {
+    const report = await checkPartition(folder, {
+      clean,
+      deep: this.#options.deep,
+      onBytes: (bytes) => {
+        this.#done += bytes;
+      },
+    });
+    this.#partitions.set(name, report);
+    const placed = ({ file, what }: Fault) => ({ file: `${prefix}${file}`, what });
+    this.#faults.push(...report.faults.map(placed));
+    this.#remarks.push(...report.remarks.map(placed));
+  }
+
+  /** What only the metadata log has. */
+  async #metadata(): Promise<void> {
+    const folder = join(this.#dir, METADATA_FOLDER);
+    const names = await readdir(folder);
+    const state = `${METADATA_FOLDER}/quorum-state`;
+    if (names.includes('quorum-state')) {
+      await this.#parsed(state, (text) => parseQuorumState(text, state));
+    } else this.#faults.push({ file: state, what: 'is missing' });
+    const newest = newestSnapshot(names);
+    if (newest === undefined) return;
+    try {
+      await readSnapshot(new NativeFiles(), folder, newest);
+    } catch (error) {
+      this.#faults.push({ file: `${METADATA_FOLDER}/${newest.name}`, what: (error as Error).message });
+    }
+  }
+
+  /** Checkpoints against what the logs have. After a stop that was not clean they may lag, and are not compared. */
+  #compare(checkpoints: ReadonlyMap<string, OffsetCheckpoint>, clean: boolean): void {
+    const seen = new Map<string, string>();
+    for (const [folder, { topicId }] of this.#partitions) {
+      const { topic } = parsePartitionFolder(folder)!;
+      if (topicId === undefined) continue;
+      const other = seen.get(topic);
+      if (other !== undefined && other !== topicId) {
+        this.#faults.push({
+          file: `${folder}/partition.metadata`,
+          what: `names topic ${topicId}, another partition of ${topic} names ${other}`,
+        });
+      }
+      seen.set(topic, topicId);
+    }
+    if (!clean) return;
+    for (const [file, checkpoint] of checkpoints) {
+      for (const { topic, partition, offset } of checkpoint.entries()) {
+        const report = this.#partitions.get(partitionFolder(topic, partition));
+        if (report === undefined || offset <= report.endOffset) continue;
+        this.#faults.push({
+          file,
+          what: `${topic} ${partition} is at ${offset}, and its log ends at ${report.endOffset}`,
+        });
+      }
+    }
+  }
+
+  /** Prints it all; throws CORRUPT where something is wrong. */
+  async report(): Promise<void> {
+    const reports = [...this.#partitions.values()];
+    const sum = (of: (report: PartitionReport) => number) =>
+      reports.reduce((total, each) => total + of(each), 0);
+    const counts = {
+      partitions: reports.length,
+      segments: sum(({ segments }) => segments),
+      batches: sum(({ batches }) => batches),
+      bytes: sum(({ bytes }) => bytes),
+    };
+    const ok = this.#faults.length === 0;
+    if (this.#options.json) {
+      await printJson({ dir: this.#dir, ok, ...counts, faults: this.#faults, remarks: this.#remarks });
+    } else {
+      const lines = [
+        ...this.#faults.map(({ file, what }) => `${file}: ${what}\n`),
+        ...this.#remarks.map(({ file, what }) => `${file} (no damage): ${what}\n`),
+        `${counts.partitions} partitions, ${counts.segments} segments, ${counts.batches} batches, ` +
+          `${bytesText(counts.bytes)}: ${ok ? 'all is well' : `${this.#faults.length} faults`}\n`,
+      ];
+      await print(lines.join(''));
+    }
+    if (!ok) throw new BroadsheetError('CORRUPT', `${this.#dir} is damaged`);
+  }
+}
+
+async function sizeOf(folder: string): Promise<number> {
+  let bytes = 0;
+  for (const name of await readdir(folder)) {
+    if (name.endsWith('.log')) bytes += (await stat(join(folder, name))).size;
+  }
+  return bytes;
+}
+
+export function define(command: Command): void {
+  command
+    .argument('<dir>', "a data directory, or one partition's folder")
+    .option('--deep', 'read the records too: unpack and count them')
+    .option('--json', 'print one JSON document')
+    .action(check);
+}

@@ -1,0 +1,321 @@
+/**
+ * Checks the folder of a partition that nobody uses: every batch's frame, checksum and offsets, the indexes against the
+ * batches, producer snapshots, leader epochs. What is wrong is told, never mended.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LegacyBatch } from '../protocol/records/legacy.ts';
+import type { RecordBatch } from '../protocol/records/reader.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
+import {
+  type OffsetIndexEntry,
+  parseOffsetIndex,
+  parseTimeIndex,
+  parseTransactionIndex,
+  type TimeIndexEntry,
+} from './index-file.ts';
+import { LeaderEpochs } from './leader-epochs.ts';
+import { decodeSnapshot, snapshotOffset } from './producer-snapshot.ts';
+import { SegmentFile } from './segment-file.ts';
+
+export interface Fault {
+  /** Path from the folder that was asked for. */
+  readonly file: string;
+  readonly what: string;
+}
+
+export interface CheckOptions {
+  /** Whether the last stop was clean: then nothing may be left half written. */
+  readonly clean: boolean;
+  /** Whether records are read too: unpacked, counted, their offsets compared. */
+  readonly deep?: boolean;
+  /** Called with every so many bytes of segments that were read. */
+  readonly onBytes?: (bytes: number) => void;
+}
+
+export interface PartitionReport {
+  readonly segments: number;
+  readonly batches: number;
+  readonly bytes: number;
+  /** Base offset of the first segment, 0 without one. */
+  readonly startOffset: number;
+  readonly endOffset: number;
+  readonly topicId: string | undefined;
+  /** What is wrong. */
+  readonly faults: readonly Fault[];
+  /** What is not, but worth knowing: a torn end that the next start cuts off. */
+  readonly remarks: readonly Fault[];
+}
+
+/** Of one file no more are told. */
+const FAULTS_PER_FILE = 20;
+const SEGMENT = /^(\d{20})\.log$/;
+
+/** The base offset in the name of a segment or one of its indexes; undefined for other files. */
+export function segmentBaseOffset(name: string): number | undefined {
+  const digits = /^(\d{20})\.(?:log|index|timeindex|txnindex)$/.exec(name)?.[1];
+  const offset = Number(digits ?? Number.NaN);
+  return Number.isSafeInteger(offset) ? offset : undefined;
+}
+
+export async function checkPartition(folder: string, options: CheckOptions): Promise<PartitionReport> {
+  return new PartitionCheck(folder, options).run();
+}
+
+class PartitionCheck {
+  readonly #folder: string;
+  readonly #options: CheckOptions;
+  readonly #faults: Fault[] = [];
+  readonly #remarks: Fault[] = [];
+  readonly #told = new Map<string, number>();
+  #names: readonly string[] = [];
+  #epochs: LeaderEpochs | undefined;
+  #batches = 0;
+  #bytes = 0;
+  #endOffset = 0;
+  #leaderEpoch = -1;
+
+  constructor(folder: string, options: CheckOptions) {
+    this.#folder = folder;
+    this.#options = options;
+  }
+
+  async run(): Promise<PartitionReport> {
+    this.#names = (await readdir(this.#folder)).sort();
+    const topicId = await this.#parsed(PARTITION_METADATA_FILE, (bytes) =>
+      parsePartitionMetadata(bytes.toString()),
+    );
+    this.#epochs = await this.#parsed(LEADER_EPOCH_FILE, (bytes) =>
+      LeaderEpochs.parse(bytes.toString('latin1')),
+    );
+    const segments = this.#names.filter((name) => SEGMENT.test(name));
+    const startOffset = segments.length === 0 ? 0 : Number(segments[0]!.slice(0, 20));
+    this.#endOffset = startOffset;
+    for (const [index, name] of segments.entries()) {
+      await this.#segment(name, index === segments.length - 1);
+    }
+    await this.#others(segments);
+    return {
+      segments: segments.length,
+      batches: this.#batches,
+      bytes: this.#bytes,
+      startOffset,
+      endOffset: this.#endOffset,
+      topicId,
+      faults: this.#faults,
+      remarks: this.#remarks,
+    };
+  }
+
+  #fault(file: string, what: string): void {
+    const told = (this.#told.get(file) ?? 0) + 1;
+    this.#told.set(file, told);
+    if (told < FAULTS_PER_FILE) this.#faults.push({ file, what });
+    else if (told === FAULTS_PER_FILE) this.#faults.push({ file, what: 'and more' });
+  }
+
+  /** Undefined if there is no such file, or if it does not parse, which is a fault. */
+  async #parsed<T>(name: string, parse: (bytes: Buffer) => T): Promise<T | undefined> {
+    if (!this.#names.includes(name)) return undefined;
+    try {
+      return parse(await readFile(join(this.#folder, name)));
+    } catch (error) {
+      this.#fault(name, (error as Error).message);
+      return undefined;
+    }
+  }
+
+  async #segment(name: string, isLast: boolean): Promise<void> {
+    const baseOffset = Number(name.slice(0, 20));
+    if (baseOffset < this.#endOffset) {
+      this.#fault(name, `it begins at ${baseOffset}, and the one before ends at ${this.#endOffset}`);
+    }
+    const stem = name.slice(0, 20);
+    const offsets = new OffsetIndexCheck(
+      (await this.#parsed(`${stem}.index`, (bytes) => parseOffsetIndex(bytes, baseOffset))) ?? [],
+      (what) => this.#fault(`${stem}.index`, what),
+    );
+    const times = new TimeIndexCheck(
+      (await this.#parsed(`${stem}.timeindex`, (bytes) => parseTimeIndex(bytes, baseOffset))) ?? [],
+      (what) => this.#fault(`${stem}.timeindex`, what),
+    );
+    this.#endOffset = Math.max(this.#endOffset, baseOffset);
+    const file = await SegmentFile.open(join(this.#folder, name));
+    let seen = 0;
+    try {
+      for await (const placed of file.batches()) {
+        for (const { position, batch } of placed) {
+          this.#batch(name, position, batch);
+          offsets.next(position, batch);
+          times.next(batch);
+        }
+        this.#options.onBytes?.(file.end - seen);
+        seen = file.end;
+      }
+      this.#bytes += file.end;
+      if (file.fault !== undefined) {
+        const what = `at position ${file.end}: ${file.fault}`;
+        // A broker that was killed leaves such an end, and cuts it off when it starts.
+        if (isLast && !this.#options.clean) this.#remarks.push({ file: name, what });
+        else this.#fault(name, what);
+      } else {
+        offsets.finish();
+        times.finish();
+      }
+    } finally {
+      await file.close();
+    }
+    await this.#transactions(`${stem}.txnindex`, baseOffset);
+  }
+
+  #batch(name: string, position: number, batch: RecordBatch | LegacyBatch): void {
+    this.#batches++;
+    const fault = (what: string) => this.#fault(name, `batch at position ${position}: ${what}`);
+    try {
+      batch.ensureValid();
+    } catch (error) {
+      fault((error as Error).message);
+      return;
+    }
+    const first = batch instanceof LegacyBatch ? batch.offset : batch.baseOffset;
+    const last = batch instanceof LegacyBatch ? batch.offset : batch.lastOffset;
+    if (last < first) fault(`its last offset ${last} is below its first, ${first}`);
+    if (last < this.#endOffset) fault(`offset ${last} comes after offset ${this.#endOffset - 1}`);
+    else if (batch instanceof LegacyBatch === false && first < this.#endOffset) {
+      fault(`it begins at offset ${first}, and ${this.#endOffset - 1} was there before`);
+    }
+    this.#endOffset = Math.max(this.#endOffset, last + 1);
+    if (batch instanceof LegacyBatch) return;
+    if (batch.leaderEpoch < this.#leaderEpoch) {
+      fault(`leader epoch ${batch.leaderEpoch} comes after ${this.#leaderEpoch}`);
+    }
+    this.#leaderEpoch = Math.max(this.#leaderEpoch, batch.leaderEpoch);
+    const epoch = this.#epochs?.epochOf(first) ?? batch.leaderEpoch;
+    if (epoch !== batch.leaderEpoch) {
+      this.#fault(LEADER_EPOCH_FILE, `offset ${first} has leader epoch ${batch.leaderEpoch}, not ${epoch}`);
+    }
+    if (this.#options.deep) this.#records(batch, fault);
+  }
+
+  #records(batch: RecordBatch, fault: (what: string) => void): void {
+    let expected = batch.baseOffset;
+    try {
+      for (const { offset } of batch.records()) {
+        // The log cleaner leaves gaps, but never goes back.
+        if (offset < expected || offset > batch.lastOffset) fault(`a record in it has offset ${offset}`);
+        expected = offset + 1;
+      }
+    } catch (error) {
+      if (!(error instanceof BroadsheetError)) throw error;
+      fault(error.message);
+    }
+  }
+
+  async #transactions(name: string, baseOffset: number): Promise<void> {
+    const aborted = await this.#parsed(name, parseTransactionIndex);
+    for (const { producerId, firstOffset, lastOffset } of aborted ?? []) {
+      if (firstOffset > lastOffset || lastOffset < baseOffset || lastOffset >= this.#endOffset) {
+        this.#fault(name, `producer ${producerId} aborted from offset ${firstOffset} to ${lastOffset}`);
+      }
+    }
+  }
+
+  /** Files that belong to no segment. */
+  async #others(segments: readonly string[]): Promise<void> {
+    const bases = new Set(segments.map((name) => name.slice(0, 20)));
+    for (const name of this.#names) {
+      const snapshot = snapshotOffset(name);
+      if (snapshot !== undefined) {
+        await this.#parsed(name, decodeSnapshot);
+        if (snapshot > this.#endOffset && segments.length > 0) {
+          this.#fault(name, `it is of offset ${snapshot}, and the log ends at ${this.#endOffset}`);
+        }
+      } else if (segmentBaseOffset(name) !== undefined && !bases.has(name.slice(0, 20))) {
+        this.#fault(name, 'it has no segment');
+      }
+    }
+    const last = this.#epochs?.latest;
+    if (last !== undefined && last.startOffset > this.#endOffset) {
+      this.#fault(
+        LEADER_EPOCH_FILE,
+        `epoch ${last.epoch} begins at ${last.startOffset}, and the log ends at ${this.#endOffset}`,
+      );
+    }
+  }
+}
+
+/** Compares an offset index with the batches, both in order: each entry names the position of a batch that begins at or
+ * before its offset. */
+class OffsetIndexCheck {
+  readonly #entries: readonly OffsetIndexEntry[];
+  readonly #fault: (what: string) => void;
+  #at = 0;
+
+  constructor(entries: readonly OffsetIndexEntry[], fault: (what: string) => void) {
+    this.#entries = entries;
+    this.#fault = fault;
+    for (const [index, { offset, position }] of entries.entries()) {
+      const before = entries[index - 1];
+      if (before !== undefined && (offset <= before.offset || position <= before.position)) {
+        fault(`entry ${index} (offset ${offset}, position ${position}) does not follow the one before`);
+      }
+    }
+  }
+
+  next(position: number, batch: RecordBatch | LegacyBatch): void {
+    for (; this.#at < this.#entries.length; this.#at++) {
+      const entry = this.#entries[this.#at]!;
+      if (entry.position > position) return;
+      const first = batch instanceof LegacyBatch ? batch.offset : batch.baseOffset;
+      if (entry.position < position) this.#fault(`no batch begins at position ${entry.position}`);
+      else if (entry.offset < first && batch instanceof LegacyBatch === false) {
+        this.#fault(`offset ${entry.offset} is said to lie at position ${position}, where ${first} begins`);
+      }
+    }
+  }
+
+  finish(): void {
+    for (; this.#at < this.#entries.length; this.#at++) {
+      this.#fault(`position ${this.#entries[this.#at]!.position} lies past the segment's end`);
+    }
+  }
+}
+
+/** Compares a time index with the batches: each entry has the largest timestamp of the batch that holds its offset, and no
+ * later entry a smaller one. */
+class TimeIndexCheck {
+  readonly #entries: readonly TimeIndexEntry[];
+  readonly #fault: (what: string) => void;
+  #at = 0;
+
+  constructor(entries: readonly TimeIndexEntry[], fault: (what: string) => void) {
+    this.#entries = entries;
+    this.#fault = fault;
+    for (const [index, { timestamp, offset }] of entries.entries()) {
+      const before = entries[index - 1];
+      if (before !== undefined && (timestamp < before.timestamp || offset < before.offset)) {
+        fault(`entry ${index} (timestamp ${timestamp}, offset ${offset}) does not follow the one before`);
+      }
+    }
+  }
+
+  next(batch: RecordBatch | LegacyBatch): void {
+    const last = batch instanceof LegacyBatch ? batch.offset : batch.lastOffset;
+    for (; this.#at < this.#entries.length; this.#at++) {
+      const { offset, timestamp } = this.#entries[this.#at]!;
+      if (offset > last) return;
+      if (batch instanceof LegacyBatch === false && batch.maxTimestamp !== timestamp) {
+        this.#fault(
+          `offset ${offset} is said to have timestamp ${timestamp}, its batch has ${batch.maxTimestamp}`,
+        );
+      }
+    }
+  }
+
+  finish(): void {
+    for (; this.#at < this.#entries.length; this.#at++) {
+      this.#fault(`offset ${this.#entries[this.#at]!.offset} lies past the segment's end`);
+    }
+  }
+}
