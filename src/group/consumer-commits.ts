@@ -2,9 +2,6 @@
 import { KafkaError } from '../protocol/errors.ts';
 import type { ConsumerGroup } from './consumer-group.ts';
 
-/** An error code for one partition. */
-export type PartitionJudge = (topicId: string, partition: number) => number;
-
 /** First version of OffsetCommit whose clients know the errors of member epochs. */
 const FIRST_WITH_MEMBER_EPOCH = 9;
 
@@ -13,13 +10,14 @@ export interface Committer {
   readonly memberEpoch: number;
   /** Of the request. */
   readonly version: number;
+  readonly partitions: readonly { readonly topicId: string; readonly partition: number }[];
 }
 
 /**
- * An error code for all, or a judge of each partition: what a member read before its epoch was raised it may still commit,
- * where it has held the partition since then (KIP-1251).
+ * An error code for all partitions. What a member read before its epoch was raised it may still commit, where it has held all
+ * of them since then (KIP-1251).
  */
-export function judgeConsumerCommit(group: ConsumerGroup, committer: Committer): number | PartitionJudge {
+export function judgeConsumerCommit(group: ConsumerGroup, committer: Committer): number {
   const { memberId, memberEpoch, version } = committer;
   // Not a member but an admin client, or a consumer that assigns its partitions by itself.
   if (memberEpoch < 0 && group.members.size === 0) return KafkaError.NONE;
@@ -30,10 +28,11 @@ export function judgeConsumerCommit(group: ConsumerGroup, committer: Committer):
   const stale = member.isClassic ? KafkaError.ILLEGAL_GENERATION : KafkaError.STALE_MEMBER_EPOCH;
   if (memberEpoch > member.memberEpoch) return stale;
   const { assigned, pendingRevocation } = member.progress;
-  return (topicId, partition) => {
+  for (const { topicId, partition } of committer.partitions) {
     const since = assigned.get(topicId)?.get(partition) ?? pendingRevocation.get(topicId)?.get(partition);
-    return since !== undefined && memberEpoch >= since ? KafkaError.NONE : stale;
-  };
+    if (since === undefined || memberEpoch < since) return stale;
+  }
+  return KafkaError.NONE;
 }
 
 /** An error code. Who gives neither member id nor epoch is no member, and may read. */

@@ -26,6 +26,7 @@ import {
   sameNames,
   samePartitions,
   sameSubscription,
+  withoutEpochs,
 } from './consumer-member.ts';
 import { ConsumerMembers } from './consumer-members.ts';
 import { metadataHash } from './consumer-metadata-hash.ts';
@@ -69,6 +70,8 @@ export class ConsumerGroup {
   /** Topics may have changed since the hash was computed. */
   #topicsChanged = true;
   #hasPartitionsRecord = false;
+  /** Whether the log knows of the group. */
+  #isWritten = true;
   #dead = false;
 
   constructor(groupId: string, host: ConsumerHost) {
@@ -111,9 +114,10 @@ export class ConsumerGroup {
     this.#journal.add(consumerRecord(this.groupId, change));
   }
 
-  /** The group exists from now on, without members. */
+  /** The group is a new one. Its epoch is above that of joining members. */
   begin(): void {
-    this.#write({ type: 'group', value: { epoch: this.#epoch, metadataHash: this.#metadataHash } });
+    this.#epoch = 1;
+    this.#isWritten = false;
   }
 
   /** Takes all of it back; `done` hears an error code. */
@@ -274,11 +278,10 @@ export class ConsumerGroup {
     const known = this.members.byInstance(instanceId);
     if (memberEpoch === JOIN_EPOCH) {
       if (known === undefined) return this.#newMember(memberId);
-      if (known.memberId === memberId) return this.#epochFault(known, request) ?? known;
       if (known.memberEpoch !== STATIC_LEAVE_EPOCH) {
         return fault(KafkaError.UNRELEASED_INSTANCE_ID, `instance ${instanceId} is still in use`);
       }
-      return this.#replace(known, memberId);
+      return known.memberId === memberId ? known : this.#replace(known, memberId);
     }
     const unknown = this.#instanceFault(known, memberId, instanceId);
     return unknown ?? this.#epochFault(known!, request) ?? known!;
@@ -299,7 +302,8 @@ export class ConsumerGroup {
   /** Whoever is not where the group thinks it is has to join anew; but for one whose last answer was lost. */
   #epochFault(member: ConsumerMember, { memberEpoch, topicPartitions }: ConsumerHeartbeat) {
     const { progress } = member;
-    if (memberEpoch === progress.memberEpoch) return undefined;
+    // Who joins again owns nothing any more.
+    if (memberEpoch === progress.memberEpoch || memberEpoch === JOIN_EPOCH) return undefined;
     const repeats =
       memberEpoch === progress.previousMemberEpoch &&
       memberEpoch < progress.memberEpoch &&
@@ -391,9 +395,10 @@ export class ConsumerGroup {
     }
     this.#topicsChanged = false;
     const hash = metadataHash(this.subscriptions.topics(), topics);
-    if (!changed && hash === this.#metadataHash) return;
+    const bumps = changed || hash !== this.#metadataHash;
     this.#metadataHash = hash;
-    this.#bump();
+    if (bumps) this.#bump();
+    else if (!this.#isWritten) this.#writeGroup();
   }
 
   #bump(): void {
@@ -403,6 +408,11 @@ export class ConsumerGroup {
       this.#hasPartitionsRecord = false;
       this.#write({ type: 'partitions', value: null });
     }
+    this.#writeGroup();
+  }
+
+  #writeGroup(): void {
+    this.#isWritten = true;
     this.#write({ type: 'group', value: { epoch: this.#epoch, metadataHash: this.#metadataHash } });
   }
 
@@ -440,18 +450,22 @@ export class ConsumerGroup {
       this.#targets.set(memberId, target);
       this.#write({ type: 'target', memberId, value: target });
     }
-    this.#assignmentEpoch = this.#epoch;
-    this.#assignmentTimestamp = clock.now();
-    this.#changedAt = clock.monotonic();
-    this.members.targetEpoch = this.#assignmentEpoch;
-    this.#write({
-      type: 'targetEpoch',
-      value: { epoch: this.#assignmentEpoch, timestamp: this.#assignmentTimestamp },
-    });
+    this.#setAssignmentEpoch(clock.now());
     this.#host.log(
       this.groupId,
       `assigned for epoch ${this.#epoch} by ${assignor.name} to ${members.length} members`,
     );
+  }
+
+  #setAssignmentEpoch(timestamp: number): void {
+    this.#assignmentEpoch = this.#epoch;
+    this.#assignmentTimestamp = timestamp;
+    this.#changedAt = this.#host.clock.monotonic();
+    this.members.targetEpoch = this.#assignmentEpoch;
+    this.#write({
+      type: 'targetEpoch',
+      value: { epoch: this.#assignmentEpoch, timestamp },
+    });
   }
 
   #reconcile(member: ConsumerMember, owned: MemberAssignment | null): void {
@@ -475,7 +489,8 @@ export class ConsumerGroup {
 
   /** A member that does not give up what it has to within its rebalance timeout is removed. */
   #watchRevocation(member: ConsumerMember): void {
-    if (member.progress.state !== MemberState.UNREVOKED) {
+    const { state, pendingRevocation } = member.progress;
+    if (state !== MemberState.UNREVOKED || pendingRevocation.size === 0) {
       member.revocation?.cancel();
       member.revocation = undefined;
       return;
@@ -503,6 +518,8 @@ export class ConsumerGroup {
     this.#dropPattern(member.subscription.topicRegex);
     this.#metadataHash = metadataHash(this.subscriptions.topics(), this.#host.topics);
     this.#bump();
+    // Nobody is left to assign anything to.
+    if (this.members.size === 0) this.#setAssignmentEpoch(0);
   }
 
   #remove(member: ConsumerMember): void {
@@ -550,12 +567,12 @@ export class ConsumerGroup {
     const progress: MemberProgress = {
       ...member.progress,
       memberEpoch: STATIC_LEAVE_EPOCH,
+      assigned: withoutEpochs(member.progress.assigned),
       pendingRevocation: NO_PARTITIONS,
     };
     this.members.setProgress(member, progress);
     this.#write({ type: 'progress', memberId: member.memberId, value: progress });
-    member.revocation?.cancel();
-    member.revocation = undefined;
+    this.#watchRevocation(member);
   }
 
   /** Ends the group: all timers stop, whoever waits is sent to look for it anew. */

@@ -107,6 +107,27 @@ export function partitionsOf(assigned: EpochPartitions): MemberAssignment {
   return plain;
 }
 
+/** With an epoch that all are newer than: who comes back for them may commit what was read before. */
+export function withoutEpochs(assigned: EpochPartitions): EpochPartitions {
+  const plain = new Map<string, Map<number, number>>();
+  for (const [topicId, partitions] of assigned) {
+    plain.set(topicId, new Map([...partitions.keys()].map((partition) => [partition, 0])));
+  }
+  return plain;
+}
+
+/** Of both, without the epochs. */
+export function allPartitions(a: EpochPartitions, b: EpochPartitions): MemberAssignment {
+  const all = new Map(partitionsOf(a));
+  for (const [topicId, partitions] of b) {
+    all.set(
+      topicId,
+      [...(all.get(topicId) ?? []), ...partitions.keys()].sort((x, y) => x - y),
+    );
+  }
+  return all;
+}
+
 export function sameSubscription(a: MemberSubscription, b: MemberSubscription): boolean {
   return (
     a.instanceId === b.instanceId &&

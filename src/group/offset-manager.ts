@@ -2,7 +2,7 @@
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { judgeConsumerCommit, judgeConsumerFetch, type PartitionJudge } from './consumer-commits.ts';
+import { judgeConsumerCommit, judgeConsumerFetch } from './consumer-commits.ts';
 import type { GroupLog } from './group-log.ts';
 import {
   type CommittedOffset,
@@ -77,9 +77,9 @@ export class OffsetManager {
   /** One batch for all; `respond` gets a code for each offset, in order. */
   commit(request: CommitRequest, respond: (codes: number[]) => void): void {
     const { groupId, offsets } = request;
-    const judged = this.#judge(request);
-    if (typeof judged === 'number' && judged !== KafkaError.NONE) {
-      respond(offsets.map(() => judged));
+    const fault = this.#judge(request);
+    if (fault !== KafkaError.NONE) {
+      respond(offsets.map(() => fault));
       return;
     }
     const now = this.#clock.now();
@@ -87,8 +87,6 @@ export class OffsetManager {
     const taken: { readonly at: OffsetToCommit; readonly committed: CommittedOffset }[] = [];
     const codes = offsets.map((at) => {
       const metadata = at.metadata ?? '';
-      const fault = typeof judged === 'number' ? judged : judged(at.topicId, at.partition);
-      if (fault !== KafkaError.NONE) return fault;
       if (metadata.length > this.#settings.metadataMaxLength) return KafkaError.OFFSET_METADATA_TOO_LARGE;
       const { offset, leaderEpoch, topicId } = at;
       taken.push({
@@ -120,13 +118,7 @@ export class OffsetManager {
     });
   }
 
-  #judge({
-    groupId,
-    memberId,
-    groupInstanceId,
-    generationId,
-    version,
-  }: CommitRequest): number | PartitionJudge {
+  #judge({ groupId, memberId, groupInstanceId, generationId, version, offsets }: CommitRequest): number {
     const group = this.#table.get(groupId);
     const protocol = group?.protocol;
     if (protocol === undefined) {
@@ -142,7 +134,12 @@ export class OffsetManager {
     }
     const consumer = group!.consumer;
     if (consumer !== undefined) {
-      return judgeConsumerCommit(consumer, { memberId, memberEpoch: generationId, version });
+      return judgeConsumerCommit(consumer, {
+        memberId,
+        memberEpoch: generationId,
+        version,
+        partitions: offsets,
+      });
     }
     return group!.classic!.judgeCommit(memberId, groupInstanceId, generationId);
   }

@@ -6,7 +6,7 @@ describe('joining and leaving', () => {
   it('gives the first member everything with the first answer', () => {
     const run = new ConsumerRun();
     const a = run.member('a');
-    expect(a.join()).toMatchObject({ errorCode: 0, memberId: 'a', memberEpoch: 1 });
+    expect(a.join()).toMatchObject({ errorCode: 0, memberId: 'a', memberEpoch: 2 });
     expect(a.has).toBe('t 0,1,2,3');
     expect(run.group.state).toBe('Stable');
     expect(a.heartbeat().assignment).toBeNull();
@@ -17,15 +17,15 @@ describe('joining and leaving', () => {
     const [a, b] = [run.member('a'), run.member('b')];
     a.join();
     b.join();
-    expect([b.epoch, b.has]).toEqual([2, '']);
+    expect([b.epoch, b.has]).toEqual([3, '']);
     expect(run.group.state).toBe('Reconciling');
     b.heartbeat();
     expect(b.has).toBe('');
     const told = a.heartbeat();
     // It stays in its epoch until it has let go.
-    expect([told.memberEpoch, a.has]).toEqual([1, 't 0,1']);
+    expect([told.memberEpoch, a.has]).toEqual([2, 't 0,1']);
     expect(b.heartbeat().assignment).toBeNull();
-    expect(a.heartbeat()).toMatchObject({ memberEpoch: 2, assignment: null });
+    expect(a.heartbeat()).toMatchObject({ memberEpoch: 3, assignment: null });
     b.heartbeat();
     expect(b.has).toBe('t 2,3');
     expect(run.group.state).toBe('Stable');
@@ -69,9 +69,9 @@ describe('joining and leaving', () => {
     b.join();
     a.heartbeat();
     await run.restart();
-    expect(run.group.epoch).toBe(2);
+    expect(run.group.epoch).toBe(3);
     expect(run.group.state).toBe('Reconciling');
-    expect(a.heartbeat()).toMatchObject({ errorCode: 0, memberEpoch: 2 });
+    expect(a.heartbeat()).toMatchObject({ errorCode: 0, memberEpoch: 3 });
     b.heartbeat();
     expect([a.has, b.has]).toEqual(['t 0,1', 't 2,3']);
     run.clock.advance(SESSION_MS);

@@ -6,7 +6,7 @@
  */
 import type { MemberAssignment } from '../../group/assignor.ts';
 import type { ConsumerGroup } from '../../group/consumer-group.ts';
-import { type ConsumerMember, partitionsOf } from '../../group/consumer-member.ts';
+import { allPartitions, type ConsumerMember } from '../../group/consumer-member.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type ConsumerGroupDescribeResponseDescribedGroupInput,
@@ -46,8 +46,8 @@ function describeMember(
     clientId: subscription.clientId,
     clientHost: subscription.clientHost,
     subscribedTopicNames: subscription.topicNames,
-    subscribedTopicRegex: subscription.topicRegex === '' ? null : subscription.topicRegex,
-    assignment: namedPartitions(partitionsOf(progress.assigned), broker),
+    subscribedTopicRegex: subscription.topicRegex,
+    assignment: namedPartitions(allPartitions(progress.assigned, progress.pendingRevocation), broker),
     targetAssignment: namedPartitions(group.target(memberId), broker),
     ...(version >= 1 ? { memberType: member.isClassic ? MEMBER_TYPE.CLASSIC : MEMBER_TYPE.CONSUMER } : {}),
   };
