@@ -3,6 +3,7 @@
 import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
 import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
 import type { AppendDone, GroupLog } from '../../src/group/group-log.ts';
+import { ZERO_ID } from '../../src/group/group-records.ts';
 import type { JournalRecord } from '../../src/metadata/journal.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
@@ -70,6 +71,10 @@ export class ModelClient {
   generationId = -1;
   state: ClientState = 'unjoined';
   partitions: readonly number[] = [];
+  #before: { readonly partitions: readonly number[]; readonly generationId: number } = {
+    partitions: [],
+    generationId: -1,
+  };
   #lastHeartbeat = 0;
   /** Answers to earlier requests do not count. */
   #turn = 0;
@@ -112,6 +117,13 @@ export class ModelClient {
 
   rejoin(): void {
     if (this.state === 'member') this.#join();
+  }
+
+  /** Commits for one of its partitions, or for any that it had once as who does not know yet. */
+  commit(late: boolean): void {
+    const { partitions, generationId } = late ? this.#before : this;
+    const partition = partitions[this.#model.random(partitions.length)];
+    if (partition !== undefined) this.#model.commit(this, generationId, partition);
   }
 
   #lost(errorCode: number): void {
@@ -191,6 +203,7 @@ export class ModelClient {
         }
         this.state = 'member';
         this.partitions = [...answer.assignment];
+        this.#before = { partitions: this.partitions, generationId };
         this.#lastHeartbeat = this.#model.clock.now();
         this.#model.owns(this);
       },
@@ -214,6 +227,9 @@ export class GroupModel {
   /** Who owned what in each generation: `generation partition` to the client. */
   readonly #owners = new Map<string, ModelClient>();
   readonly #random: () => number;
+  /** What was committed last for each partition, as far as someone was told so. */
+  readonly #committed = new Map<number, number>();
+  #commits = 0;
   #ids = 0;
   #fault: string | undefined;
 
@@ -278,6 +294,40 @@ export class GroupModel {
     for (const client of this.clients) client.disconnected();
     this.coordinator = this.#coordinator();
     await this.coordinator.load();
+    this.#checkCommitted();
+  }
+
+  /** Nobody may commit what is another one's in a later generation, and what was committed is kept. */
+  commit(by: ModelClient, generationId: number, partition: number): void {
+    const offset = ++this.#commits;
+    const stolen = this.living.some(
+      (client) =>
+        client !== by && client.generationId > generationId && client.partitions.includes(partition),
+    );
+    const at = { topic: 't', topicId: ZERO_ID, partition, offset, leaderEpoch: -1, metadata: null };
+    this.coordinator.offsets.commit(
+      {
+        groupId: GROUP,
+        memberId: by.memberId,
+        groupInstanceId: by.instanceId,
+        generationId,
+        retentionTimeMs: -1,
+        version: 9,
+        offsets: [at],
+      },
+      ([code]) => {
+        if (code !== KafkaError.NONE) return;
+        if (stolen) this.#fault ??= `${by.name} committed ${partition} in generation ${generationId}`;
+        this.#committed.set(partition, offset);
+      },
+    );
+  }
+
+  #checkCommitted(): void {
+    for (const [partition, offset] of this.#committed) {
+      const kept = this.coordinator.get(GROUP)?.offsets.get('t', partition)?.offset;
+      if (kept !== offset) this.#fault ??= `offset ${offset} was committed for ${partition}, ${kept} is kept`;
+    }
   }
 
   /** Checks what a client was given; turn() throws what it finds. A static member's place may pass to its next self. */
@@ -305,6 +355,8 @@ export class GroupModel {
 
   /** Throws unless the living share all partitions in one generation, and the group holds nobody else. */
   expectConverged(): void {
+    this.#checkCommitted();
+    if (this.#fault !== undefined) throw new Error(this.#fault);
     const { living } = this;
     const group = this.coordinator.get(GROUP)?.classic;
     const facts = living

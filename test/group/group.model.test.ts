@@ -1,4 +1,4 @@
-/** Seeded runs of joins, leaves, deaths, expiries, failed writes and restarts: BROADSHEET_SEED=n runs one. */
+/** Seeded runs of joins, leaves, deaths, expiries, commits, failed writes and restarts: BROADSHEET_SEED=n runs one. */
 import { describe, expect, it } from 'vitest';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { Random } from '../support/random.ts';
@@ -26,6 +26,7 @@ async function run(seed: number, lying: boolean): Promise<void> {
     else if (dice < 17) any?.rejoin();
     else if (dice < 20) any?.disconnected();
     else if (dice < 23) await model.restart();
+    else if (dice < 40) any?.commit(dice < 30);
     await model.turn(model.random(4_000), model.random(30) === 0 ? KafkaError.NOT_COORDINATOR : undefined);
   }
   for (let turn = 0; turn < 300; turn++) await model.turn(1_000);
@@ -53,7 +54,7 @@ describe('a classic group', () => {
     let caught = 0;
     for (let seed = 1; seed <= 30; seed++) {
       await run(seed, true).catch((error: unknown) => {
-        if (/owned twice/.test(String(error))) caught++;
+        if (/owned twice|was committed/.test(String(error))) caught++;
       });
     }
     expect(caught).toBeGreaterThan(0);
