@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { brokers, kafkas } from './end-to-end/broker.ts';
 import { fetches } from './end-to-end/fetch.ts';
+import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
 import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
 import { type Comparison, line, type Scale } from './support.ts';
@@ -22,6 +23,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   kafka: {
     about: 'the same against Apache Kafka (BROADSHEET_KAFKA: a command that starts one); only when named',
     run: kafkas,
+    extra: true,
+  },
+  sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },
+  'sessions-kafka': {
+    about: 'the same polls against those of Apache Kafka; only when named',
+    run: sessionsOfKafka,
     extra: true,
   },
 };

@@ -87,7 +87,7 @@ function fetchAll(request: Request, broker: BrokerContext, opensSession: boolean
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;
     for (; p < message.partitionEnds[t]!; p++) {
-      targets.push({ ...asked(topic, p), ...resolve(topic, message.partitions[p]!) });
+      targets.push(target(topic, p, resolve));
     }
     topics.push({ topic, end: p });
   }
@@ -135,6 +135,22 @@ function resolver(broker: BrokerContext, byId: boolean, replica: boolean): Resol
       if (name !== undefined) missingCode = broker.missingCode(name, index);
     }
     return { partition, missingCode };
+  };
+}
+
+/** Partition p of the request, for one fetch. */
+function target(topic: string, p: number, resolve: ResolvePartition): FetchTarget {
+  const index = message.partitions[p]!;
+  const { partition, missingCode } = resolve(topic, index);
+  return {
+    topic,
+    index,
+    partition,
+    missingCode,
+    fetchOffset: message.fetchOffsets[p]!,
+    maxBytes: message.partitionMaxBytes[p]!,
+    currentLeaderEpoch: message.currentLeaderEpochs[p]!,
+    lastFetchedEpoch: message.lastFetchedEpochs[p]!,
   };
 }
 
