@@ -146,7 +146,9 @@ function readValue(type, form) {
     return `r.${lower(prefixOf(form) + base)}()`;
   }
   const call = `read${type.struct.typeName}(${type.struct.readerTakesVersion ? 'r, version' : 'r'})`;
-  return form.nullable ? `r.int8() < 0 ? null : ${call}` : call;
+  if (!form.nullable) return call;
+  // In a tagged field Kafka writes 0 for null, elsewhere -1 (seen in its __consumer_offsets).
+  return `r.int8() ${form.tagged ? '<=' : '<'} 0 ? null : ${call}`;
 }
 
 /** Lines that read a field into its variable. */
@@ -285,7 +287,8 @@ function writeValue(field, type, value, form) {
   if (type.kind === 'struct') {
     const call = `write${type.struct.typeName}(w, ${type.struct.writerTakesVersion ? 'version, ' : ''}${value});`;
     if (!form.nullable) return [call];
-    return [`if (${value} === null) w.int8(-1);`, 'else {', '  w.int8(1);', `  ${call}`, '}'];
+    const nothing = form.tagged ? '0' : '-1';
+    return [`if (${value} === null) w.int8(${nothing});`, 'else {', '  w.int8(1);', `  ${call}`, '}'];
   }
   const element = writeValue(field, type.of, `${value}[i]!`, { flexible: form.flexible, nullable: false });
   const loop = [

@@ -191,8 +191,9 @@ class PartitionCheck {
       fault(`leader epoch ${batch.leaderEpoch} comes after ${this.#leaderEpoch}`);
     }
     this.#leaderEpoch = Math.max(this.#leaderEpoch, batch.leaderEpoch);
-    const epoch = this.#epochs?.epochOf(first) ?? batch.leaderEpoch;
-    if (epoch !== batch.leaderEpoch) {
+    const epoch = this.#epochs?.epochOf(first) ?? -1;
+    // -1: below the log start offset, where the history was cut off.
+    if (epoch >= 0 && epoch !== batch.leaderEpoch) {
       this.#fault(LEADER_EPOCH_FILE, `offset ${first} has leader epoch ${batch.leaderEpoch}, not ${epoch}`);
     }
     if (this.#options.deep) this.#records(batch, fault);
