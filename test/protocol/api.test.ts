@@ -8,7 +8,10 @@ import {
 } from '../../src/protocol/api.ts';
 import { errorName, KafkaError, kafkaCodeOf, RETRIABLE } from '../../src/protocol/errors.ts';
 import { API_FACTS, ApiKey } from '../../src/protocol/generated/api-keys.ts';
-import { writeConsumerGroupMemberMetadataValue } from '../../src/protocol/generated/group-coordinator.ts';
+import {
+  readConsumerGroupMemberMetadataValue,
+  writeConsumerGroupMemberMetadataValue,
+} from '../../src/protocol/generated/group-coordinator.ts';
 import { readRequestHeader, writeRequestHeader } from '../../src/protocol/generated/headers.ts';
 import { readMetadataRequest, writeMetadataRequest } from '../../src/protocol/generated/Metadata.ts';
 import { Reader } from '../../src/protocol/reader.ts';
@@ -108,6 +111,24 @@ describe('generated writers', () => {
       return w.position;
     };
     expect(size({ classicMemberMetadata: null })).toBe(size({}) + 3);
+  });
+
+  it('read and write a null struct in a tagged field as Apache Kafka does', () => {
+    // A static member of the consumer protocol, from the __consumer_offsets of an Apache Kafka 4.4.
+    const stored = Buffer.from(
+      '097374617469632d310027636f6e73756d65722d67726f75702d616c6976652d636f6e73756d65722d7374617469632d31' +
+        '0b2f3132372e302e302e31020667726f776e01000493e00001000100',
+      'hex',
+    );
+    const member = readConsumerGroupMemberMetadataValue(new Reader(stored), 0);
+    expect(member).toMatchObject({
+      instanceId: 'static-1',
+      subscribedTopicRegex: '',
+      classicMemberMetadata: null,
+    });
+    const w = new Writer();
+    writeConsumerGroupMemberMetadataValue(w, 0, member);
+    expect(Buffer.from(w.bytes()).toString('hex')).toBe(stored.toString('hex'));
   });
 });
 
