@@ -160,7 +160,9 @@ export class ToolPeers {
   /** Runs a tool against one of them. `{log-dir}` in an argument is its log directory. */
   run(peer: ToolPeer, tool: ToolName, args: readonly string[]): Promise<ToolResult> {
     const own = args.map((arg) => arg.replaceAll('{log-dir}', peer.dataDir));
-    return this.tools.run(tool, '--bootstrap-server', peer.address, ...own);
+    // Of kafka-cluster the address is an option of the command behind it.
+    const command = tool === 'cluster' ? own.splice(0, 1) : [];
+    return this.tools.run(tool, ...command, '--bootstrap-server', peer.address, ...own);
   }
 
   /** Runs a tool against both: Kafka first. The texts hold the exit code, stdout and stderr; equal texts mean that the
