@@ -1,0 +1,304 @@
+/** Unmodified clients of many languages, the same scenarios for each: see test/interop/clients/README.md. */
+import { describe, expect, it } from 'vitest';
+import {
+  ClientDriver,
+  type Codec,
+  type DriverRecord,
+  type GroupProtocol,
+  type Ready,
+} from '../support/client-driver.ts';
+import { ClientServer } from '../support/client-server.ts';
+import { CLIENTS, type ClientKind } from '../support/clients.ts';
+import { scaled } from '../support/scale.ts';
+
+const PARTITIONS = 4;
+/** Of the member that dies. */
+const SHORT_SESSION_MS = 3_000;
+/** Of the others, which a busy machine must not count as dead. In the consumer protocol the broker chooses, for all. */
+const LONG_SESSION_MS = 30_000;
+const SETTINGS = {
+  'num.partitions': String(PARTITIONS),
+  'group.min.session.timeout.ms': '1000',
+  'group.consumer.min.session.timeout.ms': '1000',
+  'group.consumer.session.timeout.ms': '5000',
+  'group.consumer.min.heartbeat.interval.ms': '250',
+  'group.consumer.heartbeat.interval.ms': '250',
+};
+const CODECS: readonly Codec[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
+const PROTOCOLS: readonly GroupProtocol[] = ['classic', 'cooperative'];
+/** Clients that a test may use; named ones only, for work on one of them. */
+const CHOSEN = process.env.BROADSHEET_CLIENTS_ONLY?.split(',');
+
+/** A broker and the drivers that talk to it, ended together. */
+class Scene {
+  readonly kind: ClientKind;
+  readonly server: ClientServer;
+  readonly drivers: ClientDriver[] = [];
+
+  constructor(kind: ClientKind, server: ClientServer) {
+    this.kind = kind;
+    this.server = server;
+  }
+
+  async driver(): Promise<ClientDriver> {
+    const driver = await ClientDriver.start(this.kind, this.server.address);
+    this.drivers.push(driver);
+    return driver;
+  }
+
+  /** Waits with all drivers' stories at hand. */
+  async until(what: string, condition: () => boolean): Promise<void> {
+    for (let turns = 0; !condition(); turns++) {
+      if (turns > 4_500) {
+        throw new Error(`${what} did not come about\n${this.drivers.map((each) => each.story).join('\n')}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+
+  /** Waits until the members hold all partitions of the topics between them, none twice, and as many each. */
+  async share(what: string, members: readonly ClientDriver[], topics: readonly string[]): Promise<void> {
+    const all = topics
+      .flatMap((topic) => Array.from({ length: PARTITIONS }, (_, n) => `${topic}-${n}`))
+      .sort();
+    await this.until(what, () => {
+      const held = members.flatMap((member) => member.assignment).sort();
+      const even = members.every((member) => member.assignment.length === all.length / members.length);
+      return even && held.join() === all.join();
+    });
+  }
+}
+
+async function scene(kind: ClientKind, play: (scene: Scene) => Promise<void>): Promise<void> {
+  const it = new Scene(kind, await ClientServer.start(SETTINGS));
+  try {
+    await play(it);
+  } finally {
+    await Promise.all(it.drivers.map((driver) => driver.kill()));
+    await it.server.dispose();
+  }
+}
+
+/** A record as one line, without its place. */
+function line(record: Pick<DriverRecord, 'key' | 'value' | 'headers'>): string {
+  const headers = Object.entries(record.headers).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([record.key, record.value, headers]);
+}
+
+/** What a produce command of this makes. */
+function expected(prefix: string, count: number, size = 0, nulls = false): string[] {
+  return Array.from({ length: count }, (_, n) =>
+    line({
+      key: nulls && n % 10 === 9 ? null : `${prefix}key ${n}`,
+      value: nulls && n % 10 === 8 ? null : `${prefix}${n} `.padEnd(size, '=+'),
+      headers: { n: String(n), from: prefix },
+    }),
+  ).sort();
+}
+
+/** All records of one produce command that these members were given. One that came again from the same place counts once:
+ * a client may read from the committed offset again after a rebalance. */
+function given(members: readonly ClientDriver[], prefix: string): string[] {
+  const places = new Map(
+    members
+      .flatMap(({ records }) => records.filter(({ headers }) => headers.from === prefix))
+      .map((record) => [`${record.topic} ${record.partition} ${record.offset}`, line(record)]),
+  );
+  return [...places.values()].sort();
+}
+
+/** Waits for the records of one produce command, and sees that each is there once and whole. */
+async function receive(
+  it: Scene,
+  members: readonly ClientDriver[],
+  wanted: string[],
+  prefix: string,
+): Promise<void> {
+  await it.until(
+    `all ${wanted.length} records of "${prefix}"`,
+    () => new Set(given(members, prefix)).size >= new Set(wanted).size,
+  );
+  expect(given(members, prefix)).toEqual(wanted);
+}
+
+function noErrors(members: readonly ClientDriver[]): void {
+  expect(members.flatMap(({ errors }) => errors)).toEqual([]);
+}
+
+/** A scenario that a client can't play is named in the output, with its reason. */
+function unable(ready: Ready, what: string): void {
+  process.stderr.write(`${ready.client} has no ${what}: left out\n`);
+}
+
+async function records(it: Scene): Promise<void> {
+  const driver = await it.driver();
+  const { codecs, protocols } = driver.ready!;
+  // The topic is not there: the first send is to make it, and to show no error.
+  await driver.produce({ topic: 'records', count: 1, prefix: 'first ' });
+  const rounds: [prefix: string, count: number, size: number, nulls: boolean][] = [['first ', 1, 0, false]];
+  for (const codec of CODECS) {
+    if (!codecs.includes(codec)) {
+      unable(driver.ready!, `codec ${codec}`);
+      continue;
+    }
+    const small = [`${codec} small `, 200, 0, true] as const;
+    const batches = Array.from(
+      { length: scaled(1, 20) },
+      (_, n) => [`${codec} batch ${n} `, 1_000, 1_000, false] as const,
+    );
+    const big = [`${codec} big `, 1, 900_000, false] as const;
+    for (const [prefix, count, size, nulls] of [small, ...batches, big]) {
+      await driver.produce({ topic: 'records', codec, prefix, count, size, nulls });
+      rounds.push([prefix, count, size, nulls]);
+    }
+  }
+  if (driver.ready!.features.includes('idempotent')) {
+    for (const prefix of ['once ', 'and once more ']) {
+      await driver.produce({ topic: 'records', idempotent: true, prefix, count: 500, size: 100 });
+      rounds.push([prefix, 500, 100, false]);
+    }
+  } else unable(driver.ready!, 'idempotent producer');
+  const reader = await it.driver();
+  const join = { group: 'readers', protocol: protocols[0]!, sessionTimeoutMs: LONG_SESSION_MS };
+  await reader.join({ ...join, topics: ['records'] });
+  for (const [prefix, count, size, nulls] of rounds) {
+    await receive(it, [reader], expected(prefix, count, size, nulls), prefix);
+  }
+  const sum = rounds.reduce((total, [, count]) => total + count, 0);
+  expect(new Set(reader.records.map(({ partition, offset }) => `${partition} ${offset}`)).size).toBe(sum);
+  noErrors([driver, reader]);
+}
+
+async function group(it: Scene, protocol: GroupProtocol): Promise<void> {
+  const producer = await it.driver();
+  const join = { group: 'workers', protocol, topics: ['work'] };
+  const members = async (count: number, sessionTimeoutMs = LONG_SESSION_MS) => {
+    const drivers = await Promise.all(Array.from({ length: count }, () => it.driver()));
+    for (const driver of drivers) await driver.join({ ...join, sessionTimeoutMs });
+    return drivers;
+  };
+  const work = async (prefix: string, readers: readonly ClientDriver[]) => {
+    await producer.produce({ topic: 'work', prefix, count: 100 });
+    await receive(it, readers, expected(prefix, 100), prefix);
+    for (const reader of readers) await reader.commit();
+  };
+  await producer.produce({ topic: 'work', prefix: 'before ', count: 100 });
+
+  const [first, second] = (await members(2)) as [ClientDriver, ClientDriver];
+  await it.share('an even share of two', [first, second], ['work']);
+  await it.until('what was there before', () => new Set(given([first, second], 'before ')).size === 100);
+  await work('two ', [first, second]);
+
+  await second.leave();
+  await it.share('all for who stays', [first], ['work']);
+  await work('one stays ', [first]);
+
+  const [third] = (await members(1, SHORT_SESSION_MS)) as [ClientDriver];
+  await it.share('an even share with a newcomer', [first, third], ['work']);
+  await work('two again ', [first, third]);
+
+  await third.kill();
+  await it.share('all for who survives', [first], ['work']);
+  await work('one survives ', [first]);
+
+  for (const [prefix, end] of [
+    ['restarted ', () => it.server.restart()],
+    ['crashed ', () => it.server.crash()],
+  ] as const) {
+    await end();
+    await producer.produce({ topic: 'work', prefix, count: 100 });
+    await receive(it, [first], expected(prefix, 100), prefix);
+    await first.commit();
+  }
+  const committed = await first.committed(['work']);
+  expect(Object.values(committed).reduce((sum, offset) => sum + offset, 0)).toBe(700);
+  await first.leave();
+
+  const [last] = (await members(1)) as [ClientDriver];
+  await it.share('all for the last', [last], ['work']);
+  await work('last ', [last]);
+  expect(last.records.length).toBe(100);
+  noErrors([producer, first, second, last]);
+}
+
+async function staticMembers(it: Scene, protocol: GroupProtocol): Promise<void> {
+  const join = { group: 'static', protocol, sessionTimeoutMs: LONG_SESSION_MS, topics: ['static'] };
+  const producer = await it.driver();
+  await producer.produce({ topic: 'static', prefix: 'before ', count: 10 });
+  const [one, two] = [await it.driver(), await it.driver()];
+  await one.join({ ...join, instanceId: 'one' });
+  await two.join({ ...join, instanceId: 'two' });
+  await it.share('an even share', [one, two], ['static']);
+  const told = one.assignments.length;
+  const held = two.assignment;
+  await two.kill();
+  const again = await it.driver();
+  await again.join({ ...join, instanceId: 'two' });
+  await again.until('what it held before', () => again.assignment.length === held.length);
+  expect(again.assignment).toEqual(held);
+  expect(one.assignments.length).toBe(told);
+  noErrors([producer, one, again]);
+}
+
+async function regex(it: Scene, protocol: GroupProtocol): Promise<void> {
+  const producer = await it.driver();
+  for (const topic of ['wanted.a', 'wanted.b', 'other']) {
+    await producer.produce({ topic, prefix: `${topic} `, count: 20 });
+  }
+  const reader = await it.driver();
+  const join = { group: 'patterns', protocol, sessionTimeoutMs: LONG_SESSION_MS };
+  await reader.join({ ...join, pattern: '^wanted[.].*' });
+  await it.share('the topics that match', [reader], ['wanted.a', 'wanted.b']);
+  for (const topic of ['wanted.a', 'wanted.b'])
+    await receive(it, [reader], expected(`${topic} `, 20), `${topic} `);
+  if (reader.ready!.features.includes('regex-later')) {
+    await producer.produce({ topic: 'wanted.c', prefix: 'wanted.c ', count: 20 });
+    await it.share('a topic that came later', [reader], ['wanted.a', 'wanted.b', 'wanted.c']);
+    await it.until('its records', () => new Set(given([reader], 'wanted.c ')).size === 20);
+  } else unable(reader.ready!, 'pattern that finds topics made later');
+  expect(given([reader], 'other ')).toEqual([]);
+  noErrors([producer, reader]);
+}
+
+const abilities = new Map<ClientKind, Promise<Ready>>();
+
+/** What a client can, as its driver says when it starts. */
+function abilitiesOf(kind: ClientKind): Promise<Ready> {
+  const known = abilities.get(kind);
+  if (known !== undefined) return known;
+  const asked = ClientDriver.start(kind, '127.0.0.1:1').then(async (driver) => {
+    await driver.kill();
+    process.stderr.write(`${driver.ready!.client}\n`);
+    return driver.ready!;
+  });
+  abilities.set(kind, asked);
+  return asked;
+}
+
+/** Runs a scenario of a group if the client has the protocol and the feature. */
+async function withProtocols(
+  kind: ClientKind,
+  protocol: GroupProtocol,
+  feature: 'static' | 'regex' | undefined,
+  play: (scene: Scene, protocol: GroupProtocol) => Promise<void>,
+): Promise<void> {
+  const ready = await abilitiesOf(kind);
+  if (!ready.protocols.includes(protocol)) return unable(ready, `${protocol} protocol`);
+  if (feature !== undefined && !ready.features.includes(feature))
+    return unable(ready, `${protocol} ${feature}`);
+  await scene(kind, (it) => play(it, protocol));
+}
+
+for (const kind of CLIENTS.filter(({ name }) => CHOSEN?.includes(name) ?? true)) {
+  describe.concurrent(kind.name, () => {
+    it('makes a topic, writes and reads records with each codec', () => scene(kind, records));
+    for (const protocol of PROTOCOLS) {
+      it(`shares, leaves, dies and goes on in a ${protocol} group`, () =>
+        withProtocols(kind, protocol, undefined, group));
+      it(`keeps the place of a static member in a ${protocol} group`, () =>
+        withProtocols(kind, protocol, 'static', staticMembers));
+      it(`reads the topics that match a pattern in a ${protocol} group`, () =>
+        withProtocols(kind, protocol, 'regex', regex));
+    }
+  });
+}
