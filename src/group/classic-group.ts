@@ -104,10 +104,11 @@ export class ClassicGroup {
     this.#computeSubscriptions();
   }
 
-  /** After loading: the members' sessions run from now on. */
-  resume(): void {
+  /** After restore(): the members' sessions run from now on; they rebalance if there is a reason. */
+  resume(reason?: string): void {
     for (const member of this.members.all()) this.#touch(member);
-    if (this.members.size > this.#host.settings.maxSize) this.#prepareRebalance('group.max.size was lowered');
+    const over = this.members.size > this.#host.settings.maxSize;
+    if (over || reason !== undefined) this.#prepareRebalance(reason ?? 'group.max.size was lowered');
   }
 
   // --- joining ---
@@ -581,11 +582,11 @@ export class ClassicGroup {
     this.#stateTimestamp = this.#host.clock.now();
   }
 
-  /** Ends the group: all timers stop, whoever waits is sent to look for it anew. */
-  close(): void {
+  /** Ends the group: all timers stop, whoever waits hears the code: by default to look for it anew. */
+  close(errorCode: number = KafkaError.NOT_COORDINATOR): void {
     for (const member of this.members.all()) {
-      this.members.answerJoin(member, refusedJoin(KafkaError.NOT_COORDINATOR, member.memberId));
-      member.answerSync(refusedSync(KafkaError.NOT_COORDINATOR));
+      this.members.answerJoin(member, refusedJoin(errorCode, member.memberId));
+      member.answerSync(refusedSync(errorCode));
       member.session?.cancel();
     }
     this.#pending.clear();

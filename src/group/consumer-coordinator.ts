@@ -7,7 +7,9 @@ import type { Clock } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { Assignor } from './assignor.ts';
+import type { ClassicHost } from './classic-types.ts';
 import { ConsumerGroup } from './consumer-group.ts';
+import { downgraded, upgraded } from './consumer-migration.ts';
 import {
   type ConsumerFault,
   type ConsumerHeartbeat,
@@ -33,6 +35,7 @@ export interface ConsumerCoordinatorParts {
   /** In order of preference. */
   readonly assignors: readonly Assignor[];
   readonly logger: Logger;
+  readonly classicHost: ClassicHost;
 }
 
 export class ConsumerCoordinator implements ConsumerHost {
@@ -44,6 +47,7 @@ export class ConsumerCoordinator implements ConsumerHost {
   readonly #table: GroupTable;
   readonly #log: GroupLog;
   readonly #logger: Logger;
+  readonly #classicHost: ClassicHost;
   readonly #assignorNames: readonly string[];
 
   constructor(parts: ConsumerCoordinatorParts) {
@@ -55,6 +59,7 @@ export class ConsumerCoordinator implements ConsumerHost {
     this.#table = parts.table;
     this.#log = parts.log;
     this.#logger = parts.logger;
+    this.#classicHost = parts.classicHost;
   }
 
   // --- what a group asks of its host ---
@@ -73,6 +78,16 @@ export class ConsumerCoordinator implements ConsumerHost {
 
   log(groupId: string, message: string): void {
     this.#logger.debug({ groupId }, `group ${groupId}: ${message}`);
+  }
+
+  membersLeft(group: ConsumerGroup): void {
+    const { groupId } = group;
+    const held = this.#table.get(groupId);
+    if (held?.protocol !== group) return;
+    const classic = downgraded(group, this, this.#classicHost);
+    if (classic === undefined) return;
+    held.protocol = classic;
+    this.log(groupId, 'goes back to the classic protocol');
   }
 
   // --- heartbeats ---
@@ -106,7 +121,13 @@ export class ConsumerCoordinator implements ConsumerHost {
     const missing: ConsumerFault = { errorCode: KafkaError.GROUP_ID_NOT_FOUND, message };
     // Only a newcomer makes a group.
     if (memberEpoch !== JOIN_EPOCH || known?.foreign !== undefined) return missing;
-    if (known?.classic !== undefined && !known.isVacant) return missing;
+    if (known?.classic !== undefined && !known.isVacant) {
+      const consumer = upgraded(known.classic, this);
+      if (consumer === undefined) return missing;
+      known.protocol = consumer;
+      this.log(groupId, 'goes over to the consumer protocol');
+      return consumer;
+    }
     return this.#begin(known ?? this.#table.getOrCreate(groupId));
   }
 
@@ -117,7 +138,7 @@ export class ConsumerCoordinator implements ConsumerHost {
       this.#log.append(groupId, [groupTombstone(groupId)], () => {});
     }
     const consumer = new ConsumerGroup(groupId, this);
-    consumer.begin();
+    consumer.facts.begin();
     group.protocol = consumer;
     return consumer;
   }

@@ -8,38 +8,32 @@
  * - Dead: removed; whoever still holds the object must look the group up again.
  *
  * A change of members, subscriptions or topics raises the group's epoch; a target assignment is computed for that epoch; each
- * member comes to it at its own pace (consumer-reconcile.ts). Time, log and topics come from the host.
+ * member comes to it at its own pace (consumer-reconcile.ts). Time, log and topics come from the host. Members may speak the
+ * classic protocol (consumer-classic.ts).
  */
 import { KafkaError } from '../protocol/errors.ts';
-import type { AssignorMember, MemberAssignment } from './assignor.ts';
+import type { MemberAssignment } from './assignor.ts';
 import { SessionTimer } from './classic-member.ts';
-import { ConsumerJournal } from './consumer-journal.ts';
+import { ConsumerClassicMembers } from './consumer-classic.ts';
 import {
-  ConsumerMember,
+  type ConsumerMember,
   type MemberProgress,
   MemberState,
-  type MemberSubscription,
-  NO_PARTITIONS,
-  NOTHING_ASSIGNED,
   partitionsOf,
-  sameAssignment,
-  sameNames,
   samePartitions,
-  sameSubscription,
-  withoutEpochs,
 } from './consumer-member.ts';
-import { ConsumerMembers } from './consumer-members.ts';
-import { metadataHash } from './consumer-metadata-hash.ts';
+import type { ConsumerMembers } from './consumer-members.ts';
 import { heartbeatIntervalMs } from './consumer-pace.ts';
-import { reconcile, type Target } from './consumer-reconcile.ts';
-import { type ConsumerChange, consumerRecord } from './consumer-records.ts';
-import { ConsumerSubscriptions, type ResolvedPattern, resolvePattern } from './consumer-subscriptions.ts';
+import type { ConsumerChange } from './consumer-records.ts';
+import { ConsumerGroupState } from './consumer-state.ts';
+import { type ResolvedPattern, resolvePattern } from './consumer-subscriptions.ts';
 import {
   type ConsumerFault,
   type ConsumerHeartbeat,
   type ConsumerHeartbeatAnswer,
   type ConsumerHost,
   type ConsumerState,
+  fault,
   JOIN_EPOCH,
   LEAVE_EPOCH,
   type RespondConsumer,
@@ -47,154 +41,71 @@ import {
   STATIC_LEAVE_EPOCH,
 } from './consumer-types.ts';
 
-const MAX_EPOCH = 2 ** 31 - 1;
-
-function fault(errorCode: number, message: string): ConsumerFault {
-  return { errorCode, message };
-}
-
 export class ConsumerGroup {
   readonly groupId: string;
-  readonly members = new ConsumerMembers();
-  readonly subscriptions = new ConsumerSubscriptions(this.members);
+  readonly facts: ConsumerGroupState;
+  /** Members that speak the classic protocol. */
+  readonly classic: ConsumerClassicMembers;
   readonly #host: ConsumerHost;
-  readonly #journal: ConsumerJournal;
-  readonly #targets = new Map<string, MemberAssignment>();
-  #epoch = 0;
-  #metadataHash = 0n;
-  #assignmentEpoch = 0;
-  /** ms since the epoch. */
-  #assignmentTimestamp = 0;
-  /** Of the host's monotonic time: when members were last given something new to do. */
-  #changedAt = 0;
-  /** Topics may have changed since the hash was computed. */
-  #topicsChanged = true;
-  #hasPartitionsRecord = false;
-  /** Whether the log knows of the group. */
-  #isWritten = true;
   #dead = false;
 
   constructor(groupId: string, host: ConsumerHost) {
     this.groupId = groupId;
     this.#host = host;
-    this.#changedAt = host.clock.monotonic();
-    this.#journal = new ConsumerJournal((records, done) => host.append(groupId, records, done));
+    this.facts = new ConsumerGroupState(groupId, host);
+    this.classic = new ConsumerClassicMembers(this, host);
   }
 
   get state(): ConsumerState {
-    if (this.#dead) return 'Dead';
-    if (this.members.size === 0) return 'Empty';
-    if (this.#epoch > this.#assignmentEpoch) return 'Assigning';
-    return this.members.allReconciled ? 'Stable' : 'Reconciling';
+    return this.#dead ? 'Dead' : this.facts.name;
+  }
+
+  get members(): ConsumerMembers {
+    return this.facts.members;
   }
 
   get epoch(): number {
-    return this.#epoch;
+    return this.facts.epoch;
   }
 
   get assignmentEpoch(): number {
-    return this.#assignmentEpoch;
+    return this.facts.assignmentEpoch;
   }
 
   get assignorName(): string {
-    return this.members.preferredAssignor ?? this.#host.assignors[0]!.name;
+    return this.facts.assignorName;
   }
 
   target(memberId: string): MemberAssignment {
-    return this.#targets.get(memberId) ?? NOTHING_ASSIGNED;
+    return this.facts.target(memberId);
   }
 
   subscribesTo(topic: string): boolean {
-    return this.subscriptions.subscribesTo(topic);
+    return this.facts.subscriptions.subscribesTo(topic);
   }
-
-  // --- what is written ---
-
-  #write(change: ConsumerChange): void {
-    this.#journal.add(consumerRecord(this.groupId, change));
-  }
-
-  /** The group is a new one. Its epoch is above that of joining members. */
-  begin(): void {
-    this.#epoch = 1;
-    this.#isWritten = false;
-  }
-
-  /** Takes all of it back; `done` hears an error code. */
-  bury(done?: (errorCode: number) => void): void {
-    const memberIds = [...this.members.all()].map(({ memberId }) => memberId);
-    for (const memberId of memberIds) this.#write({ type: 'progress', memberId, value: null });
-    for (const memberId of memberIds) this.#write({ type: 'target', memberId, value: null });
-    this.#write({ type: 'targetEpoch', value: null });
-    for (const memberId of memberIds) this.#write({ type: 'member', memberId, value: null });
-    for (const pattern of this.subscriptions.patterns())
-      this.#write({ type: 'pattern', pattern, value: null });
-    if (this.#hasPartitionsRecord) this.#write({ type: 'partitions', value: null });
-    this.#write({ type: 'group', value: null });
-    this.#journal.flush(done);
-  }
-
-  // --- loading ---
 
   /** Takes what a record says. */
   replay(change: ConsumerChange): void {
-    switch (change.type) {
-      case 'group':
-        this.#epoch = change.value?.epoch ?? 0;
-        this.#metadataHash = change.value?.metadataHash ?? 0n;
-        return;
-      case 'targetEpoch':
-        this.#assignmentEpoch = change.value?.epoch ?? 0;
-        this.#assignmentTimestamp = change.value?.timestamp ?? 0;
-        this.members.targetEpoch = this.#assignmentEpoch;
-        return;
-      case 'target':
-        if (change.value === null) this.#targets.delete(change.memberId);
-        else this.#targets.set(change.memberId, change.value);
-        return;
-      case 'pattern':
-        if (change.value === null) this.subscriptions.delete(change.pattern);
-        else this.subscriptions.set(change.pattern, change.value);
-        return;
-      case 'partitions':
-        this.#hasPartitionsRecord = change.value !== null;
-        return;
-      default:
-        this.#replayMember(change);
-    }
-  }
-
-  #replayMember(
-    change: ConsumerChange & { readonly memberId: string; readonly type: 'member' | 'progress' },
-  ): void {
-    const { memberId } = change;
-    let member = this.members.get(memberId);
-    if (change.value === null) {
-      if (member === undefined) return;
-      if (change.type === 'member') this.members.remove(member);
-      else
-        this.members.setProgress(member, {
-          ...member.progress,
-          assigned: NO_PARTITIONS,
-          pendingRevocation: NO_PARTITIONS,
-        });
-      return;
-    }
-    if (member === undefined) {
-      member = new ConsumerMember(memberId);
-      this.members.add(member);
-    }
-    if (change.type === 'member') this.members.setSubscription(member, change.value);
-    else this.members.setProgress(member, change.value);
+    this.facts.replay(change);
   }
 
   /** After loading: members have a session to come back in. */
   resume(): void {
     this.#host.membersChanged(this.members.size);
+    this.watchAll();
+  }
+
+  /** All timers run. */
+  watchAll(): void {
     for (const member of this.members.all()) {
-      this.#touch(member);
+      this.touch(member);
       this.#watchRevocation(member);
     }
+  }
+
+  /** Topics were made, deleted or got partitions. */
+  topicsChanged(): void {
+    this.facts.topicsChanged();
   }
 
   // --- heartbeats ---
@@ -202,7 +113,10 @@ export class ConsumerGroup {
   /** Answers once what the answer tells of is written. */
   heartbeat(request: ConsumerHeartbeat, respond: RespondConsumer): void {
     const failed = this.#serve(request, respond);
-    if (failed !== undefined) respond(refusedHeartbeat(failed.errorCode, failed.message));
+    if (failed === undefined) return;
+    // The group may have just become one of this protocol.
+    this.facts.flush();
+    respond(refusedHeartbeat(failed.errorCode, failed.message));
   }
 
   #serve(request: ConsumerHeartbeat, respond: RespondConsumer): ConsumerFault | undefined {
@@ -211,12 +125,12 @@ export class ConsumerGroup {
     const pattern = this.#newPattern(request);
     const member = this.#memberOf(request);
     if ('errorCode' in member) return member;
+    const { facts } = this;
     const { assigned } = member.progress;
-    const changes = this.#update(member, request, pattern);
-    this.#refresh(changes);
-    this.#assignIfDue();
-    this.#reconcile(member, request.topicPartitions);
-    this.#touch(member);
+    facts.refresh(this.#update(member, request, pattern));
+    facts.assignIfDue();
+    this.reconcile(member, request.topicPartitions);
+    this.touch(member);
     const { progress } = member;
     const isFull =
       request.rebalanceTimeoutMs !== -1 &&
@@ -236,25 +150,26 @@ export class ConsumerGroup {
   }
 
   #answer(respond: RespondConsumer, answer: ConsumerHeartbeatAnswer): void {
-    this.#journal.flush((errorCode) => {
+    this.facts.flush((errorCode) => {
       respond(errorCode === KafkaError.NONE ? answer : refusedHeartbeat(errorCode, null));
     });
   }
 
   #interval(member: ConsumerMember): number {
-    const { clock, consumer, consumerMembers } = this.#host;
+    const { consumer, consumerMembers } = this.#host;
     return heartbeatIntervalMs({
       configured: consumer.heartbeatInterval(this.groupId),
       brokerMembers: consumerMembers,
       groupMembers: this.members.size,
-      isReconciled: this.#epoch === this.#assignmentEpoch && member.isReconciledTo(this.#assignmentEpoch),
-      quietMs: clock.monotonic() - this.#changedAt,
+      isReconciled: this.facts.isSettled(member),
+      quietMs: this.facts.quietMs,
     });
   }
 
   /** A pattern that no member has had yet, resolved. It was found to be one. */
   #newPattern({ subscribedTopicRegex: pattern }: ConsumerHeartbeat): ResolvedPattern | undefined {
-    if (pattern === null || pattern === '' || this.subscriptions.get(pattern) !== undefined) return undefined;
+    if (pattern === null || pattern === '') return undefined;
+    if (this.facts.subscriptions.get(pattern) !== undefined) return undefined;
     const { topics, clock } = this.#host;
     return resolvePattern(pattern, topics, clock.now());
   }
@@ -263,40 +178,36 @@ export class ConsumerGroup {
   #memberOf(request: ConsumerHeartbeat): ConsumerMember | ConsumerFault {
     const { memberId, memberEpoch, instanceId } = request;
     const known = this.members.get(memberId);
-    if (known === undefined && this.members.size >= this.#host.consumer.maxSize) {
-      const replaces = instanceId !== null && this.members.byInstance(instanceId) !== undefined;
-      if (!replaces) return fault(KafkaError.GROUP_MAX_SIZE_REACHED, 'the group is full');
+    if (known === undefined && this.isFull(instanceId)) {
+      return fault(KafkaError.GROUP_MAX_SIZE_REACHED, 'the group is full');
     }
     if (instanceId !== null) return this.#staticMemberOf(request, instanceId);
     if (known !== undefined) return this.#epochFault(known, request) ?? known;
-    if (memberEpoch === JOIN_EPOCH) return this.#newMember(memberId);
+    if (memberEpoch === JOIN_EPOCH) {
+      return this.facts.addMember(memberId === '' ? this.#host.newMemberId() : memberId);
+    }
     return fault(KafkaError.UNKNOWN_MEMBER_ID, `member ${memberId} is not in the group`);
+  }
+
+  /** Whether there is no room for another member. */
+  isFull(instanceId: string | null): boolean {
+    if (this.members.size < this.#host.consumer.maxSize) return false;
+    return instanceId === null || this.members.byInstance(instanceId) === undefined;
   }
 
   #staticMemberOf(request: ConsumerHeartbeat, instanceId: string): ConsumerMember | ConsumerFault {
     const { memberId, memberEpoch } = request;
     const known = this.members.byInstance(instanceId);
     if (memberEpoch === JOIN_EPOCH) {
-      if (known === undefined) return this.#newMember(memberId);
-      if (known.memberEpoch !== STATIC_LEAVE_EPOCH) {
+      if (known === undefined) return this.facts.addMember(memberId);
+      // One that speaks the classic protocol never says that it leaves for a time.
+      if (known.memberEpoch !== STATIC_LEAVE_EPOCH && !known.isClassic) {
         return fault(KafkaError.UNRELEASED_INSTANCE_ID, `instance ${instanceId} is still in use`);
       }
-      return known.memberId === memberId ? known : this.#replace(known, memberId);
+      return known.memberId === memberId ? known : this.facts.replaceMember(known, memberId);
     }
-    const unknown = this.#instanceFault(known, memberId, instanceId);
+    const unknown = instanceFault(known, memberId, instanceId);
     return unknown ?? this.#epochFault(known!, request) ?? known!;
-  }
-
-  #instanceFault(
-    known: ConsumerMember | undefined,
-    memberId: string,
-    instanceId: string,
-  ): ConsumerFault | undefined {
-    if (known === undefined) {
-      return fault(KafkaError.UNKNOWN_MEMBER_ID, `instance ${instanceId} is not in the group`);
-    }
-    if (known.memberId === memberId) return undefined;
-    return fault(KafkaError.FENCED_INSTANCE_ID, `instance ${instanceId} is member ${known.memberId} now`);
   }
 
   /** Whoever is not where the group thinks it is has to join anew; but for one whose last answer was lost. */
@@ -317,171 +228,31 @@ export class ConsumerGroup {
         );
   }
 
-  #newMember(memberId: string): ConsumerMember {
-    const member = new ConsumerMember(memberId === '' ? this.#host.newMemberId('') : memberId);
-    this.members.add(member);
-    this.#host.membersChanged(1);
-    return member;
-  }
-
-  /** A static member that went away comes back under another id, and finds all as it left it. */
-  #replace(former: ConsumerMember, memberId: string): ConsumerMember {
-    const member = new ConsumerMember(memberId);
-    member.subscription = former.subscription;
-    member.progress = { ...former.progress, memberEpoch: JOIN_EPOCH };
-    const target = this.target(former.memberId);
-    this.#remove(former);
-    this.members.add(member);
-    this.#host.membersChanged(1);
-    this.#targets.set(memberId, target);
-    this.#write({ type: 'member', memberId, value: member.subscription });
-    this.#write({ type: 'target', memberId, value: target });
-    this.#write({ type: 'progress', memberId, value: member.progress });
-    return member;
-  }
-
   /** Notes what the member says of itself; true if its subscription is another. */
   #update(member: ConsumerMember, request: ConsumerHeartbeat, pattern: ResolvedPattern | undefined): boolean {
     const before = member.subscription;
     const names = request.subscribedTopicNames;
-    const after: MemberSubscription = {
-      instanceId: request.instanceId ?? before.instanceId,
-      rackId: request.rackId ?? before.rackId,
-      clientId: request.clientId,
-      clientHost: request.clientHost,
-      rebalanceTimeoutMs:
-        request.rebalanceTimeoutMs === -1 ? before.rebalanceTimeoutMs : request.rebalanceTimeoutMs,
-      topicNames: names === null ? before.topicNames : [...new Set(names)].sort(),
-      topicRegex: request.subscribedTopicRegex ?? before.topicRegex,
-      serverAssignor: request.serverAssignor ?? before.serverAssignor,
-      classic: null,
-    };
-    if (sameSubscription(before, after)) return false;
-    this.members.setSubscription(member, after);
-    this.#write({ type: 'member', memberId: member.memberId, value: after });
-    if (pattern !== undefined) this.#setPattern(after.topicRegex, pattern);
-    if (before.topicRegex !== after.topicRegex) this.#dropPattern(before.topicRegex);
-    return !sameNames(before.topicNames, after.topicNames) || before.topicRegex !== after.topicRegex;
-  }
-
-  #setPattern(pattern: string, resolved: ResolvedPattern): void {
-    this.subscriptions.set(pattern, resolved);
-    this.#write({ type: 'pattern', pattern, value: resolved });
-  }
-
-  #dropPattern(pattern: string): void {
-    if (this.subscriptions.get(pattern) === undefined || this.members.usesPattern(pattern)) return;
-    this.subscriptions.delete(pattern);
-    this.#write({ type: 'pattern', pattern, value: null });
-  }
-
-  // --- epochs and targets ---
-
-  /** Topics were made, deleted or got partitions: the next heartbeat sees to it. */
-  topicsChanged(): void {
-    this.#topicsChanged = true;
-  }
-
-  /** Raises the group's epoch when its members, their subscriptions or the topics are others than before. */
-  #refresh(changed: boolean): void {
-    if (!changed && !this.#topicsChanged) return;
-    const { topics, clock } = this.#host;
-    if (this.#topicsChanged) {
-      for (const pattern of [...this.subscriptions.patterns()]) {
-        const resolved = resolvePattern(pattern, topics, clock.now());
-        const before = this.subscriptions.get(pattern)!;
-        if (!sameNames(before.topics, resolved.topics)) this.#setPattern(pattern, resolved);
-      }
-    }
-    this.#topicsChanged = false;
-    const hash = metadataHash(this.subscriptions.topics(), topics);
-    const bumps = changed || hash !== this.#metadataHash;
-    this.#metadataHash = hash;
-    if (bumps) this.#bump();
-    else if (!this.#isWritten) this.#writeGroup();
-  }
-
-  #bump(): void {
-    this.#epoch = Math.min(this.#epoch + 1, MAX_EPOCH);
-    this.#changedAt = this.#host.clock.monotonic();
-    if (this.#hasPartitionsRecord) {
-      this.#hasPartitionsRecord = false;
-      this.#write({ type: 'partitions', value: null });
-    }
-    this.#writeGroup();
-  }
-
-  #writeGroup(): void {
-    this.#isWritten = true;
-    this.#write({ type: 'group', value: { epoch: this.#epoch, metadataHash: this.#metadataHash } });
-  }
-
-  #assignIfDue(): void {
-    if (this.#epoch <= this.#assignmentEpoch) return;
-    const { clock, consumer } = this.#host;
-    const intervalMs = consumer.assignmentIntervalMs(this.groupId);
-    const sinceMs = clock.now() - this.#assignmentTimestamp;
-    // A clock that was set back does not hold it up.
-    if (intervalMs > 0 && sinceMs >= 0 && sinceMs < intervalMs) return;
-    this.#assign();
-  }
-
-  /** Computes a target for the group's epoch. */
-  #assign(): void {
-    const { assignors, topics, clock } = this.#host;
-    const assignor = assignors.find(({ name }) => name === this.assignorName) ?? assignors[0]!;
-    const topicIds = this.subscriptions.topicIds(topics);
-    const members: AssignorMember[] = [];
-    for (const member of this.members.all()) {
-      const { memberId, subscription } = member;
-      members.push({
-        memberId,
-        instanceId: subscription.instanceId,
-        rackId: subscription.rackId,
-        subscribedTopicIds: topicIds(member),
-        owned: this.target(memberId),
-      });
-    }
-    const assigned = assignor.assign(members, (topicId) => topics.partitionCount(topicId));
-    for (const { memberId } of members) {
-      const target = assigned.get(memberId) ?? NOTHING_ASSIGNED;
-      const before = this.#targets.get(memberId);
-      if (before !== undefined && sameAssignment(before, target)) continue;
-      this.#targets.set(memberId, target);
-      this.#write({ type: 'target', memberId, value: target });
-    }
-    this.#setAssignmentEpoch(clock.now());
-    this.#host.log(
-      this.groupId,
-      `assigned for epoch ${this.#epoch} by ${assignor.name} to ${members.length} members`,
+    return this.facts.setSubscription(
+      member,
+      {
+        instanceId: request.instanceId ?? before.instanceId,
+        rackId: request.rackId ?? before.rackId,
+        clientId: request.clientId,
+        clientHost: request.clientHost,
+        rebalanceTimeoutMs:
+          request.rebalanceTimeoutMs === -1 ? before.rebalanceTimeoutMs : request.rebalanceTimeoutMs,
+        topicNames: names === null ? before.topicNames : [...new Set(names)].sort(),
+        topicRegex: request.subscribedTopicRegex ?? before.topicRegex,
+        serverAssignor: request.serverAssignor ?? before.serverAssignor,
+        classic: null,
+      },
+      pattern,
     );
   }
 
-  #setAssignmentEpoch(timestamp: number): void {
-    this.#assignmentEpoch = this.#epoch;
-    this.#assignmentTimestamp = timestamp;
-    this.#changedAt = this.#host.clock.monotonic();
-    this.members.targetEpoch = this.#assignmentEpoch;
-    this.#write({
-      type: 'targetEpoch',
-      value: { epoch: this.#assignmentEpoch, timestamp },
-    });
-  }
-
-  #reconcile(member: ConsumerMember, owned: MemberAssignment | null): void {
-    const { memberId, progress } = member;
-    if (member.isReconciledTo(this.#assignmentEpoch)) return;
-    const target: Target = { epoch: this.#assignmentEpoch, partitions: this.target(memberId) };
-    const next = reconcile(progress, target, owned, (topicId, partition) => {
-      const holder = this.members.holder(topicId, partition);
-      return holder !== undefined && holder !== memberId;
-    });
-    if (next === progress) return;
-    if (next.pendingRevocation !== progress.pendingRevocation) {
-      this.#changedAt = this.#host.clock.monotonic();
-    }
-    this.members.setProgress(member, next);
-    this.#write({ type: 'progress', memberId, value: next });
+  /** See ConsumerGroupState.reconcile(). */
+  reconcile(member: ConsumerMember, owned: MemberAssignment | null): void {
+    this.facts.reconcile(member, owned);
     this.#watchRevocation(member);
   }
 
@@ -495,41 +266,28 @@ export class ConsumerGroup {
       member.revocation = undefined;
       return;
     }
-    if (member.revocation !== undefined) return;
-    member.revocation = this.#host.clock.setTimer(member.subscription.rebalanceTimeoutMs, () =>
-      this.#expel(member, 'did not give up its partitions in time'),
+    member.revocation ??= this.#host.clock.setTimer(member.subscription.rebalanceTimeoutMs, () =>
+      this.expel(member, 'did not give up its partitions in time'),
     );
   }
 
-  #touch(member: ConsumerMember): void {
-    member.session ??= new SessionTimer(this.#host.clock, () => this.#expel(member, 'session timed out'));
-    member.session.touch(this.#host.consumer.sessionTimeoutMs(this.groupId));
+  /** The member was heard. */
+  touch(member: ConsumerMember): void {
+    member.session ??= new SessionTimer(this.#host.clock, () => this.expel(member, 'session timed out'));
+    const { classic } = member.subscription;
+    member.session.touch(classic?.sessionTimeoutMs ?? this.#host.consumer.sessionTimeoutMs(this.groupId));
   }
 
-  #expel(member: ConsumerMember, reason: string): void {
+  expel(member: ConsumerMember, reason: string): void {
     if (this.#dead || this.members.get(member.memberId) !== member) return;
-    this.#host.log(this.groupId, `member ${member.memberId} ${reason}`);
-    this.#removeAndBump(member);
-    this.#journal.flush();
+    this.remove([member], reason);
+    this.facts.flush();
+    this.#host.membersLeft(this);
   }
 
-  #removeAndBump(member: ConsumerMember): void {
-    this.#remove(member);
-    this.#dropPattern(member.subscription.topicRegex);
-    this.#metadataHash = metadataHash(this.subscriptions.topics(), this.#host.topics);
-    this.#bump();
-    // Nobody is left to assign anything to.
-    if (this.members.size === 0) this.#setAssignmentEpoch(0);
-  }
-
-  #remove(member: ConsumerMember): void {
-    const { memberId } = member;
-    this.members.remove(member);
-    this.#targets.delete(memberId);
-    this.#host.membersChanged(-1);
-    this.#write({ type: 'progress', memberId, value: null });
-    this.#write({ type: 'target', memberId, value: null });
-    this.#write({ type: 'member', memberId, value: null });
+  remove(members: readonly ConsumerMember[], reason: string): void {
+    for (const { memberId } of members) this.#host.log(this.groupId, `member ${memberId} ${reason}`);
+    this.facts.removeMembers(members);
   }
 
   // --- leaving ---
@@ -539,18 +297,17 @@ export class ConsumerGroup {
     let member = this.members.get(memberId);
     if (instanceId !== null) {
       const known = this.members.byInstance(instanceId);
-      const unknown = this.#instanceFault(known, memberId, instanceId);
+      const unknown = instanceFault(known, memberId, instanceId);
       if (unknown !== undefined) return unknown;
       member = known;
     }
     if (member === undefined) {
       return fault(KafkaError.UNKNOWN_MEMBER_ID, `member ${memberId} is not in the group`);
     }
-    if (memberEpoch === STATIC_LEAVE_EPOCH) this.#leaveForATime(member);
-    else {
-      this.#host.log(this.groupId, `member ${memberId} leaves`);
-      this.#removeAndBump(member);
-    }
+    if (memberEpoch === STATIC_LEAVE_EPOCH) {
+      this.facts.leaveForATime(member);
+      this.#watchRevocation(member);
+    } else this.remove([member], 'leaves');
     this.#answer(respond, {
       errorCode: KafkaError.NONE,
       errorMessage: null,
@@ -559,30 +316,35 @@ export class ConsumerGroup {
       heartbeatIntervalMs: 0,
       assignment: null,
     });
+    if (memberEpoch === LEAVE_EPOCH) this.#host.membersLeft(this);
     return undefined;
   }
 
-  /** A static member keeps its place until its session ends. */
-  #leaveForATime(member: ConsumerMember): void {
-    const progress: MemberProgress = {
-      ...member.progress,
-      memberEpoch: STATIC_LEAVE_EPOCH,
-      assigned: withoutEpochs(member.progress.assigned),
-      pendingRevocation: NO_PARTITIONS,
-    };
-    this.members.setProgress(member, progress);
-    this.#write({ type: 'progress', memberId: member.memberId, value: progress });
-    this.#watchRevocation(member);
-  }
-
-  /** Ends the group: all timers stop, whoever waits is sent to look for it anew. */
-  close(): void {
+  /** Ends the group: all timers stop. What was said to members and is being written is answered. */
+  retire(): void {
     if (this.#dead) return;
     this.#dead = true;
     for (const member of this.members.all()) member.stop();
     this.#host.membersChanged(-this.members.size);
-    this.#journal.close();
   }
+
+  /** As retire(); and whoever waits is sent to look for the group anew. */
+  close(): void {
+    this.retire();
+    this.facts.close();
+  }
+}
+
+function instanceFault(
+  known: ConsumerMember | undefined,
+  memberId: string,
+  instanceId: string,
+): ConsumerFault | undefined {
+  if (known === undefined) {
+    return fault(KafkaError.UNKNOWN_MEMBER_ID, `instance ${instanceId} is not in the group`);
+  }
+  if (known.memberId === memberId) return undefined;
+  return fault(KafkaError.FENCED_INSTANCE_ID, `instance ${instanceId} is member ${known.memberId} now`);
 }
 
 /** Whether a member has all that it says it owns. */

@@ -71,6 +71,8 @@ export class ConsumerMember {
   session: SessionTimer | undefined;
   /** Runs while it has something to revoke. */
   revocation: Timer | undefined;
+  /** Of one that speaks the classic protocol: it has to join, or to sync, before this fires. */
+  rejoin: { readonly awaits: 'join' | 'sync'; readonly timer: Timer } | undefined;
 
   constructor(memberId: string) {
     this.memberId = memberId;
@@ -97,6 +99,12 @@ export class ConsumerMember {
     this.session?.cancel();
     this.revocation?.cancel();
     this.revocation = undefined;
+    this.stopAwaiting();
+  }
+
+  stopAwaiting(): void {
+    this.rejoin?.timer.cancel();
+    this.rejoin = undefined;
   }
 }
 

@@ -3,6 +3,7 @@ import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Assignor, MemberAssignment } from './assignor.ts';
+import type { ConsumerGroup } from './consumer-group.ts';
 
 export type ConsumerState = 'Empty' | 'Assigning' | 'Reconciling' | 'Stable' | 'Dead';
 
@@ -45,13 +46,15 @@ export interface ConsumerHost {
   readonly assignors: readonly Assignor[];
   /** Members of all groups of the consumer protocol. */
   readonly consumerMembers: number;
-  newMemberId(prefix: string): string;
+  newMemberId(): string;
   /** Appends records of a group as one batch; `done` hears a Kafka error code, never before this returns, in the order of
    * the appends. */
   append(groupId: string, records: readonly JournalRecord[], done: (errorCode: number) => void): void;
   /** The group has more or fewer members than it had. */
   membersChanged(by: number): void;
   log(groupId: string, message: string): void;
+  /** Members that speak the consumer protocol have left, or were replaced: perhaps the classic one will do. */
+  membersLeft(group: ConsumerGroup): void;
 }
 
 /** A ConsumerGroupHeartbeat request; null is "as before". */
@@ -92,6 +95,10 @@ export interface ConsumerFault {
   readonly message: string;
 }
 
+export function fault(errorCode: number, message: string): ConsumerFault {
+  return { errorCode, message };
+}
+
 export function refusedHeartbeat(errorCode: number, errorMessage: string | null): ConsumerHeartbeatAnswer {
   return {
     errorCode,
@@ -109,7 +116,7 @@ export function heartbeatFault(
   request: ConsumerHeartbeat,
   assignors: readonly string[],
 ): ConsumerFault | undefined {
-  const invalid = (message: string): ConsumerFault => ({ errorCode: KafkaError.INVALID_REQUEST, message });
+  const invalid = (message: string) => fault(KafkaError.INVALID_REQUEST, message);
   const { memberEpoch, memberId, instanceId, serverAssignor } = request;
   if (request.groupId.trim() === '') return invalid('a group id must be given');
   if (instanceId?.trim() === '') return invalid('an instance id must not be empty');

@@ -94,6 +94,7 @@ export class GroupCoordinator implements ClassicHost {
       topics: parts.topics,
       assignors: parts.assignors,
       logger: log,
+      classicHost: this,
     });
   }
 
@@ -186,13 +187,18 @@ export class GroupCoordinator implements ClassicHost {
       respond(refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, memberId));
       return undefined;
     }
-    if (group.foreign !== undefined || (group.consumer !== undefined && !group.isVacant)) {
+    if (group.foreign !== undefined) {
       respond(refusedJoin(KafkaError.INCONSISTENT_GROUP_PROTOCOL, memberId));
+      return undefined;
+    }
+    if (group.consumer !== undefined && !group.isVacant) {
+      group.consumer.classic.join(request, respond);
       return undefined;
     }
     let { classic } = group;
     if (classic === undefined) {
-      group.consumer?.bury();
+      group.consumer?.facts.bury();
+      group.consumer?.facts.flush();
       group.consumer?.close();
       classic = new ClassicGroup(groupId, this);
       group.protocol = classic;
@@ -213,7 +219,8 @@ export class GroupCoordinator implements ClassicHost {
       respond(refusedSync(fault));
       return;
     }
-    const classic = this.#table.get(groupId)?.classic;
+    const group = this.#table.get(groupId);
+    const classic = group?.classic ?? group?.consumer?.classic;
     if (classic === undefined) {
       respond(refusedSync(KafkaError.UNKNOWN_MEMBER_ID));
       return;
@@ -225,7 +232,8 @@ export class GroupCoordinator implements ClassicHost {
   heartbeat(groupId: string, memberId: string, groupInstanceId: string | null, generationId: number): number {
     const fault = this.#fault(groupId);
     if (fault !== KafkaError.NONE) return fault;
-    const classic = this.#table.get(groupId)?.classic;
+    const group = this.#table.get(groupId);
+    const classic = group?.classic ?? group?.consumer?.classic;
     return classic?.heartbeat(memberId, groupInstanceId, generationId) ?? KafkaError.UNKNOWN_MEMBER_ID;
   }
 
@@ -233,7 +241,8 @@ export class GroupCoordinator implements ClassicHost {
   leave(groupId: string, members: readonly LeavingMember[]): { errorCode: number; codes: number[] } {
     const fault = this.#fault(groupId);
     if (fault !== KafkaError.NONE) return { errorCode: fault, codes: [] };
-    const classic = this.#table.get(groupId)?.classic;
+    const group = this.#table.get(groupId);
+    const classic = group?.classic ?? group?.consumer?.classic;
     const codes = classic?.leave(members) ?? members.map(() => KafkaError.UNKNOWN_MEMBER_ID);
     return { errorCode: KafkaError.NONE, codes };
   }
@@ -297,7 +306,10 @@ export class GroupCoordinator implements ClassicHost {
     const records = removed.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
     for (const { key } of foreign?.keys.values() ?? []) records.push({ key, value: null });
     if (consumer === undefined) records.push(groupTombstone(groupId));
-    else consumer.bury();
+    else {
+      consumer.facts.bury();
+      consumer.facts.flush();
+    }
     this.#topic.appendMany(groupId, records, (code) => {
       if (code === KafkaError.NONE) {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);

@@ -255,7 +255,10 @@ export class OffsetManager {
       if (expired.length === 0 && !ends) continue;
       const records = expired.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
       if (ends && group.classic !== undefined) records.push(groupTombstone(groupId));
-      if (ends && group.consumer !== undefined) group.consumer.bury();
+      if (ends && group.consumer !== undefined) {
+        group.consumer.facts.bury();
+        group.consumer.facts.flush();
+      }
       if (records.length === 0) {
         this.#table.remove(groupId);
         continue;
