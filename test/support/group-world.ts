@@ -111,4 +111,10 @@ export class GroupWorld {
     for (const leave of this.#leave.splice(0)) await leave();
     for (const client of this.#clients.splice(0)) await client.close();
   }
+
+  /** Ends the members of a broker that is gone: it does not hear of it. */
+  async abandon(): Promise<void> {
+    for (const leave of this.#leave.splice(0)) await leave().catch(() => undefined);
+    for (const client of this.#clients.splice(0)) await client.close();
+  }
 }
