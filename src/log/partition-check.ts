@@ -115,6 +115,12 @@ class PartitionCheck {
     else if (told === FAULTS_PER_FILE) this.#faults.push({ file, what: 'and more' });
   }
 
+  /** Something past the log's end: what a machine that lost its power may leave, and the next start mends. */
+  #ahead(file: string, what: string): void {
+    if (this.#options.clean) this.#fault(file, what);
+    else this.#remarks.push({ file, what });
+  }
+
   /** Undefined if there is no such file, or if it does not parse, which is a fault. */
   async #parsed<T>(name: string, parse: (bytes: Buffer) => T): Promise<T | undefined> {
     if (!this.#names.includes(name)) return undefined;
@@ -156,8 +162,8 @@ class PartitionCheck {
       this.#bytes += file.end;
       if (file.fault !== undefined) {
         const what = `at position ${file.end}: ${file.fault}`;
-        // A broker that was killed leaves such an end, and cuts it off when it starts.
-        if (isLast && !this.#options.clean) this.#remarks.push({ file: name, what });
+        // A broker that was killed may leave such an end, and cuts it off when it starts.
+        if (isLast) this.#ahead(name, what);
         else this.#fault(name, what);
       } else {
         offsets.finish();
@@ -230,7 +236,7 @@ class PartitionCheck {
       if (snapshot !== undefined) {
         await this.#parsed(name, decodeSnapshot);
         if (snapshot > this.#endOffset && segments.length > 0) {
-          this.#fault(name, `it is of offset ${snapshot}, and the log ends at ${this.#endOffset}`);
+          this.#ahead(name, `it is of offset ${snapshot}, and the log ends at ${this.#endOffset}`);
         }
       } else if (segmentBaseOffset(name) !== undefined && !bases.has(name.slice(0, 20))) {
         this.#fault(name, 'it has no segment');
@@ -238,7 +244,7 @@ class PartitionCheck {
     }
     const last = this.#epochs?.latest;
     if (last !== undefined && last.startOffset > this.#endOffset) {
-      this.#fault(
+      this.#ahead(
         LEADER_EPOCH_FILE,
         `epoch ${last.epoch} begins at ${last.startOffset}, and the log ends at ${this.#endOffset}`,
       );
@@ -278,7 +284,7 @@ class OffsetIndexCheck {
 
   finish(): void {
     for (; this.#at < this.#entries.length; this.#at++) {
-      this.#fault(`position ${this.#entries[this.#at]!.position} lies past the segment's end`);
+      this.#fault(`no batch begins at position ${this.#entries[this.#at]!.position}`);
     }
   }
 }
