@@ -67,13 +67,14 @@ describe('a new directory', () => {
     ]);
     expect(metadata.nodeId).toBe(1);
     expect(metadata.epoch).toBe(1);
-    expect(metadata.brokerEpoch).toBe(6);
+    expect(metadata.brokerEpoch).toBe(7);
     expect([...metadata.servedFeatures]).toEqual([
       ['metadata.version', 33],
+      ['group.version', 1],
       ['kraft.version', 1],
     ]);
     expect(metadata.image.brokers.get(1)).toMatchObject({
-      epoch: 6,
+      epoch: 7,
       fenced: true,
       directories: [metadata.directoryId],
       features: SERVED_FEATURES,
