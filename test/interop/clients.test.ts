@@ -25,7 +25,7 @@ const SETTINGS = {
   'group.consumer.heartbeat.interval.ms': '250',
 };
 const CODECS: readonly Codec[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
-const PROTOCOLS: readonly GroupProtocol[] = ['classic', 'cooperative'];
+const PROTOCOLS: readonly GroupProtocol[] = ['classic', 'cooperative', 'consumer'];
 /** Clients that a test may use; named ones only, for work on one of them. */
 const CHOSEN = process.env.BROADSHEET_CLIENTS_ONLY?.split(',');
 
@@ -105,6 +105,16 @@ function given(members: readonly ClientDriver[], prefix: string): string[] {
       .map((record) => [`${record.topic} ${record.partition} ${record.offset}`, line(record)]),
   );
   return [...places.values()].sort();
+}
+
+/** The offset after the last record that any of the members was given, by `topic-partition`. */
+function ends(members: readonly ClientDriver[], topic: string): Record<string, number> {
+  const found: Record<string, number> = {};
+  for (const record of members.flatMap(({ records }) => records)) {
+    const partition = `${record.topic}-${record.partition}`;
+    if (record.topic === topic) found[partition] = Math.max(found[partition] ?? 0, record.offset + 1);
+  }
+  return found;
 }
 
 /** Waits for the records of one produce command, and sees that each is there once and whole. */
@@ -207,17 +217,19 @@ async function group(it: Scene, protocol: GroupProtocol): Promise<void> {
   ] as const) {
     await end();
     await producer.produce({ topic: 'work', prefix, count: 100 });
-    await receive(it, [first], expected(prefix, 100), prefix);
+    await it.until(`all records of "${prefix}"`, () => new Set(given([first], prefix)).size === 100);
+    // A producer that isn't idempotent may have sent some again while the broker was away.
+    expect([...new Set(given([first], prefix))]).toEqual(expected(prefix, 100));
     await first.commit();
   }
   const committed = await first.committed(['work']);
-  expect(Object.values(committed).reduce((sum, offset) => sum + offset, 0)).toBe(700);
+  expect(committed).toEqual(ends(it.drivers, 'work'));
   await first.leave();
 
   const [last] = (await members(1)) as [ClientDriver];
   await it.share('all for the last', [last], ['work']);
   await work('last ', [last]);
-  expect(last.records.length).toBe(100);
+  expect([...new Set(last.records.map(({ headers }) => headers.from))]).toEqual(['last ']);
   noErrors([producer, first, second, last]);
 }
 
@@ -231,7 +243,9 @@ async function staticMembers(it: Scene, protocol: GroupProtocol): Promise<void> 
   await it.share('an even share', [one, two], ['static']);
   const told = one.assignments.length;
   const held = two.assignment;
-  await two.kill();
+  // In the consumer protocol an instance is free when its member says that it will be back, or its session ends.
+  if (protocol === 'consumer') await two.leave();
+  else await two.kill();
   const again = await it.driver();
   await again.join({ ...join, instanceId: 'two' });
   await again.until('what it held before', () => again.assignment.length === held.length);
@@ -284,7 +298,8 @@ async function withProtocols(
 ): Promise<void> {
   const ready = await abilitiesOf(kind);
   if (!ready.protocols.includes(protocol)) return unable(ready, `${protocol} protocol`);
-  if (feature !== undefined && !ready.features.includes(feature))
+  const needed = feature === 'static' && protocol === 'consumer' ? 'static-consumer' : feature;
+  if (needed !== undefined && !ready.features.includes(needed))
     return unable(ready, `${protocol} ${feature}`);
   await scene(kind, (it) => play(it, protocol));
 }

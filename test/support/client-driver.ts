@@ -6,7 +6,7 @@ import { type ClientKind, dirOf } from './clients.ts';
 
 export type GroupProtocol = 'classic' | 'cooperative' | 'consumer';
 export type Codec = 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
-export type Feature = 'idempotent' | 'static' | 'regex' | 'regex-later';
+export type Feature = 'idempotent' | 'static' | 'static-consumer' | 'regex' | 'regex-later';
 
 /** What a driver says of its client when it starts. */
 export interface Ready {

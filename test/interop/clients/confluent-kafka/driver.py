@@ -115,7 +115,7 @@ def main():
             f"librdkafka {confluent_kafka.libversion()[0]}, for Python",
             "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
             "protocols": ["classic", "cooperative", "consumer"],
-            "features": ["idempotent", "static", "regex", "regex-later"],
+            "features": ["idempotent", "static", "static-consumer", "regex", "regex-later"],
         }
     )
     while True:

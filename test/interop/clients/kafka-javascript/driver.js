@@ -9,7 +9,7 @@ const ready = {
   client: `@confluentinc/kafka-javascript ${version}`,
   codecs: ['none', 'gzip', 'snappy', 'lz4', 'zstd'],
   protocols: ['classic', 'cooperative', 'consumer'],
-  features: ['idempotent', 'static', 'regex', 'regex-later'],
+  features: ['idempotent', 'static', 'static-consumer', 'regex', 'regex-later'],
 };
 
 serve(ready, (address) => {
@@ -99,7 +99,16 @@ serve(ready, (address) => {
       });
     },
     async commit() {
-      await consumer.commitOffsets(positions.all().map((at) => ({ ...at, offset: String(at.offset) })));
+      // commitOffsets resolves when the commit is on its way, whatever becomes of it: only asking tells.
+      const wanted = positions.all();
+      for (let turns = 0; turns < 100; turns++) {
+        await consumer.commitOffsets(wanted.map((at) => ({ ...at, offset: String(at.offset) })));
+        await new Promise((resolve) => setTimeout(resolve, 50 * turns));
+        const found = await consumer.committed(wanted, 10_000).catch(() => []);
+        const offsets = new Map(found.map((at) => [`${at.topic}-${at.partition}`, Number(at.offset)]));
+        if (wanted.every((at) => offsets.get(`${at.topic}-${at.partition}`) === at.offset)) return;
+      }
+      throw new Error('the commit did not arrive');
     },
     async committed({ topics }) {
       const partitions = consumer.assignment().filter(({ topic }) => topics.includes(topic));
