@@ -305,6 +305,7 @@ export class BrokerInstance implements TransportHandler {
     if (connection === undefined) return;
     this.#connections.delete(id);
     connection.onClose();
+    if (this.#closing === undefined) this.#host?.context.groups.connectionClosed(id);
     if (reason === 'send-overflow' || reason === 'error') {
       this.#parts.log.warn(
         { peer: connection.peerName, reason },

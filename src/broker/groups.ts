@@ -19,9 +19,12 @@ const MINUTE_MS = 60_000;
 
 /** Values of this moment: a group's own over the broker's. */
 function consumerSettings(config: BrokerConfig, image: ClusterImage): ConsumerSettings {
-  const ownOr = (groupId: string, own: string, key: string) => {
-    const text = image.configs(ConfigResource.GROUP, groupId).get(own);
-    return text === undefined ? config.number(key) : Number(text);
+  /** Of `session.timeout.ms`, say. A group's own value is held within what the broker allows now. */
+  const ownOr = (groupId: string, name: string) => {
+    const text = image.configs(ConfigResource.GROUP, groupId).get(`consumer.${name}`);
+    if (text === undefined) return config.number(`group.consumer.${name}`);
+    const least = config.number(`group.consumer.min.${name}`);
+    return Math.max(Math.min(Number(text), config.number(`group.consumer.max.${name}`)), least);
   };
   const policy = config.string('group.consumer.migration.policy').toLowerCase();
   const heartbeatKey = 'group.consumer.heartbeat.interval.ms';
@@ -29,16 +32,14 @@ function consumerSettings(config: BrokerConfig, image: ClusterImage): ConsumerSe
     get maxSize() {
       return config.number('group.consumer.max.size');
     },
-    sessionTimeoutMs: (groupId) =>
-      ownOr(groupId, 'consumer.session.timeout.ms', 'group.consumer.session.timeout.ms'),
+    sessionTimeoutMs: (groupId) => ownOr(groupId, 'session.timeout.ms'),
     heartbeatInterval: (groupId) => ({
-      ms: ownOr(groupId, 'consumer.heartbeat.interval.ms', heartbeatKey),
+      ms: ownOr(groupId, 'heartbeat.interval.ms'),
       fixed:
         config.textIfSet(heartbeatKey) !== undefined ||
         image.configs(ConfigResource.GROUP, groupId).has('consumer.heartbeat.interval.ms'),
     }),
-    assignmentIntervalMs: (groupId) =>
-      ownOr(groupId, 'consumer.assignment.interval.ms', 'group.consumer.assignment.interval.ms'),
+    assignmentIntervalMs: (groupId) => ownOr(groupId, 'assignment.interval.ms'),
     upgrades: policy === 'bidirectional' || policy === 'upgrade',
     downgrades: policy === 'bidirectional' || policy === 'downgrade',
   };
@@ -77,6 +78,7 @@ function groupSettings(config: BrokerConfig, image: ClusterImage): GroupSettings
     retentionMs: config.number('offsets.retention.minutes') * MINUTE_MS,
     retentionCheckMs: config.number('offsets.retention.check.interval.ms'),
     consumer: consumerSettings(config, image),
+    removesDisconnected: config.boolean('group.member.removal.on.disconnect'),
   };
 }
 

@@ -94,6 +94,8 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'broker.rack': 'Rack of this broker, as clients are told it.',
   'connection.max.queued.bytes':
     'Bytes of requests of one connection that may wait before it is not read any more.',
+  'group.member.removal.on.disconnect':
+    'Whether a dynamic member of a group is removed as soon as its connection to the broker closes, instead of when its session times out.',
   'connection.max.queued.requests':
     'Requests of one connection that may wait before it is not read any more.',
   'connections.max.idle.ms': 'Silence after which a connection is closed, in ms.',

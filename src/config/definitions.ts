@@ -66,6 +66,7 @@ const OWN: Fact[] = [
   { name: 'fetch.path', type: 'string', default: 'auto', valid: '[auto, sendfile, copy]' },
   { name: 'connection.max.queued.bytes', type: 'int', default: '8388608', valid: '[1048576,...]' },
   { name: 'connection.max.queued.requests', type: 'int', default: '100', valid: '[1,...]' },
+  { name: 'group.member.removal.on.disconnect', type: 'boolean', default: 'false' },
 ];
 
 /** Defaults that differ from Kafka's on purpose; docs/DIFFERENCES.md has the reasons. */

@@ -35,6 +35,7 @@ import { loadGroups } from './group-loader.ts';
 import { type GroupLog, groupCode } from './group-log.ts';
 import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts';
 import { type Group, GroupTable } from './group-table.ts';
+import { MemberConnections } from './member-connections.ts';
 import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
 
 export interface GroupSettings extends ClassicSettings, OffsetSettings {
@@ -44,6 +45,8 @@ export interface GroupSettings extends ClassicSettings, OffsetSettings {
   /** offsets.retention.check.interval.ms */
   readonly retentionCheckMs: number;
   readonly consumer: ConsumerSettings;
+  /** group.member.removal.on.disconnect */
+  readonly removesDisconnected: boolean;
 }
 
 export interface CoordinatorParts {
@@ -75,6 +78,7 @@ export class GroupCoordinator implements ClassicHost {
   readonly #table = new GroupTable();
   readonly newMemberId: (prefix: string) => string;
   readonly #consumer: ConsumerCoordinator;
+  readonly #connections = new MemberConnections();
   #expiry: Timer | undefined;
   #closed = false;
 
@@ -259,6 +263,29 @@ export class GroupCoordinator implements ClassicHost {
   /** A topic was made, deleted or got partitions. */
   topicsChanged(): void {
     this.#consumer.topicsChanged();
+  }
+
+  // --- connections ---
+
+  /** A member was heard on a connection. */
+  heardOn(connection: number, groupId: string, memberId: string): void {
+    if (this.settings.removesDisconnected) this.#connections.heard(connection, groupId, memberId);
+  }
+
+  /** A connection is gone, and with it the dynamic members that were last heard on it. A static one may come back in its
+   * place. */
+  connectionClosed(connection: number): void {
+    if (this.#closed) return;
+    for (const { groupId, memberId } of this.#connections.closed(connection)) {
+      const group = this.#table.get(groupId);
+      const reason = 'its connection was closed';
+      const modern = group?.consumer?.members.get(memberId);
+      if (modern !== undefined && modern.instanceId === null) group!.consumer!.expel(modern, reason);
+      const classic = group?.classic?.members.get(memberId);
+      if (classic !== undefined && !classic.isStatic) {
+        group!.classic!.leave([{ memberId, groupInstanceId: null, reason }]);
+      }
+    }
   }
 
   // --- administration ---

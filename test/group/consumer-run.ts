@@ -76,6 +76,7 @@ export class ConsumerRun {
         metadataMaxLength: 4096,
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
+        removesDisconnected: false,
         consumer: this.consumer,
       },
       clock: this.clock,

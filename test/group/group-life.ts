@@ -125,6 +125,7 @@ export class GroupLife {
         metadataMaxLength: 4096,
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
+        removesDisconnected: false,
         consumer: {
           maxSize,
           sessionTimeoutMs: () => SESSION_MS,

@@ -250,6 +250,7 @@ export class GroupModel {
         metadataMaxLength: 4096,
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
+        removesDisconnected: false,
         consumer: {
           maxSize: 1e6,
           sessionTimeoutMs: () => SESSION_MS,

@@ -2,7 +2,8 @@
  * ConsumerGroupDescribe (key 69), versions 0-1 (KIP-848): state, epochs and members of groups of the consumer protocol, with what
  * each member has and what it is to have. v1 tells which protocol a member speaks.
  *
- * Errors, per group: GROUP_ID_NOT_FOUND (also for a group of another protocol), COORDINATOR_NOT_AVAILABLE.
+ * Errors, per group: GROUP_ID_NOT_FOUND (also for a group of another protocol), COORDINATOR_NOT_AVAILABLE;
+ * UNSUPPORTED_VERSION where the protocol is switched off.
  */
 import type { MemberAssignment } from '../../group/assignor.ts';
 import type { ConsumerGroup } from '../../group/consumer-group.ts';
@@ -16,6 +17,7 @@ import {
 } from '../../protocol/generated/ConsumerGroupDescribe.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
+import { servesConsumerProtocol } from './consumer-protocol.ts';
 import { GROUP_OPERATIONS } from './describe-groups.ts';
 import type { HandlerRow } from './handler.ts';
 
@@ -68,6 +70,7 @@ function describe(
     assignorName: '',
     members: [],
   });
+  if (!servesConsumerProtocol(broker)) return failed(KafkaError.UNSUPPORTED_VERSION, null);
   const unavailable = broker.groups.availability(groupId);
   if (unavailable !== KafkaError.NONE) return failed(unavailable, null);
   const found = broker.groups.get(groupId);

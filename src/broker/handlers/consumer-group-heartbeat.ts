@@ -7,7 +7,7 @@
  *
  * Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
  * FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE,
- * NOT_COORDINATOR.
+ * NOT_COORDINATOR; UNSUPPORTED_VERSION where the protocol is switched off.
  */
 import type { ConsumerHeartbeatAnswer } from '../../group/consumer-types.ts';
 import { refusedHeartbeat } from '../../group/consumer-types.ts';
@@ -21,6 +21,7 @@ import type { Writer } from '../../protocol/writer.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
 import { clientHostOf } from './client-host.ts';
+import { servesConsumerProtocol } from './consumer-protocol.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [0, 1] as const;
@@ -66,11 +67,19 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
     clientHost: clientHostOf(request),
   };
   const respond = (answer: ConsumerHeartbeatAnswer) => {
-    if (request.open) request.reply((writer) => write(writer, version, answer));
+    if (!request.open) return;
+    if (answer.memberId !== null && answer.memberEpoch >= 0) {
+      broker.groups.heardOn(request.connection.id, message.groupId, answer.memberId);
+    }
+    request.reply((writer) => write(writer, version, answer));
   };
   const begin = () => {
     if (request.open) broker.groups.consumerHeartbeat(heartbeat, respond);
   };
+  if (!servesConsumerProtocol(broker)) {
+    respond(refusedHeartbeat(KafkaError.UNSUPPORTED_VERSION, 'the consumer protocol is switched off'));
+    return;
+  }
   const creation = broker.groups.prepare();
   if (creation === undefined) return begin();
   return creation.then((code) => {

@@ -16,6 +16,7 @@ function handle(request: Request, broker: BrokerContext): void {
   const { version } = request;
   const { groupId, memberId, groupInstanceId, generationId } = readHeartbeatRequest(request.body(), version);
   const errorCode = broker.groups.heartbeat(groupId, memberId, groupInstanceId, generationId);
+  if (errorCode === 0) broker.groups.heardOn(request.connection.id, groupId, memberId);
   request.reply((writer) => writeHeartbeatResponse(writer, version, { errorCode }));
 }
 

@@ -60,9 +60,15 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
     requireKnownMemberId: version >= FIRST_WITH_REQUIRED_MEMBER_ID,
     supportsSkippingAssignment: version >= FIRST_WITH_SKIP_ASSIGNMENT,
   };
-  const respond = (answer: JoinAnswer) => request.reply((writer) => write(writer, version, answer));
+  const respond = (answer: JoinAnswer) => {
+    if (answer.errorCode === 0) {
+      broker.groups.heardOn(request.connection.id, message.groupId, answer.memberId);
+    }
+    request.reply((writer) => write(writer, version, answer));
+  };
   const begin = () => {
     if (!request.open) return;
+    if (join.memberId !== '') broker.groups.heardOn(request.connection.id, message.groupId, join.memberId);
     const abandon = broker.groups.join(message.groupId, join, respond);
     if (request.open) request.abandon = abandon;
   };
