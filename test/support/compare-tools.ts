@@ -1,7 +1,9 @@
 /** Apache Kafka's own command line tools, run against this broker and against Apache Kafka, and what they print compared. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface, type Interface } from 'node:readline';
+import { setTimeout } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { Client } from '../../src/client/client.ts';
 import { BrokerProcess } from './broker-process.ts';
 import { KAFKA, KafkaPeer } from './kafka-peer.ts';
 
@@ -101,6 +103,9 @@ export interface CompareOptions {
   readonly normalise?: (text: string, peer: ToolPeer) => string;
 }
 
+/** The same for both, or what each is told, where that names what only one has. */
+export type ToolArguments = readonly string[] | ((peer: ToolPeer) => readonly string[]);
+
 export interface Compared {
   /** What both printed. */
   readonly kafka: string;
@@ -157,17 +162,30 @@ export class ToolPeers {
     this.ours = { name: 'broadsheet', address: broker.address, dataDir: `${dir}/broadsheet` };
   }
 
-  /** Runs a tool against one of them. `{log-dir}` in an argument is its log directory. */
-  run(peer: ToolPeer, tool: ToolName, args: readonly string[]): Promise<ToolResult> {
-    const own = args.map((arg) => arg.replaceAll('{log-dir}', peer.dataDir));
+  /** Runs a tool against one of them. */
+  run(peer: ToolPeer, tool: ToolName, args: ToolArguments): Promise<ToolResult> {
+    const own = [...(typeof args === 'function' ? args(peer) : args)];
     // Of kafka-cluster the address is an option of the command behind it.
     const command = tool === 'cluster' ? own.splice(0, 1) : [];
     return this.tools.run(tool, ...command, '--bootstrap-server', peer.address, ...own);
   }
 
+  /** Waits until Apache Kafka serves partitions that it has just made: it answers before it does. */
+  async untilServed(topic: string, partitions: number): Promise<void> {
+    const all = Array.from({ length: partitions }, (_, index) => [topic, index] as const);
+    await this.#kafka.untilLeading(all);
+  }
+
+  /** Waits until Apache Kafka has forgotten a topic: it answers before it has. */
+  async untilGone(topic: string): Promise<void> {
+    const client = await Client.connect(this.kafka.address);
+    while ((await client.metadata([topic])).topics[0]?.errorCode === 0) await setTimeout(50);
+    await client.close();
+  }
+
   /** Runs a tool against both: Kafka first. The texts hold the exit code, stdout and stderr; equal texts mean that the
    * tool says the same. */
-  async compare(tool: ToolName, args: readonly string[], options: CompareOptions = {}): Promise<Compared> {
+  async compare(tool: ToolName, args: ToolArguments, options: CompareOptions = {}): Promise<Compared> {
     const texts: string[] = [];
     for (const peer of [this.kafka, this.ours]) {
       const result = await this.run(peer, tool, args);
