@@ -35,7 +35,10 @@ const MIN_ISR: Difference = {
 };
 
 /** So of a topic without values of its own. */
-const NO_OVERRIDES: Difference = { ...MIN_ISR, kafka: /^Topic: .*Configs: min\.insync\.replicas=1\n?/gm };
+const NO_OVERRIDES: Difference = {
+  ...MIN_ISR,
+  kafka: /\nTopic: [^\n]*Configs: min\.insync\.replicas=1(?=\n|$)/g,
+};
 
 async function same(tool: ToolName, args: ToolArguments, options: CompareOptions = {}): Promise<void> {
   const { kafka, ours } = await peers.compare(tool, args, options);

@@ -179,6 +179,7 @@ function produce(topic: string, count: number, from = 0): WireStep {
       }
       return offsets;
     },
+    'ordered',
   ];
 }
 
@@ -208,6 +209,7 @@ function offsetsOf(topic: string, when: string): WireStep {
       }
       return found;
     },
+    'ordered',
   ];
 }
 

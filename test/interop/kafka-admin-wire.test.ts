@@ -1,0 +1,87 @@
+/** Requests of topic and partition administration, sent to this broker and to Apache Kafka: what both answer. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ADMIN_STEPS } from '../support/admin-steps.ts';
+import { BrokerProcess } from '../support/broker-process.ts';
+import { runSteps, WirePeer } from '../support/compare-wire.ts';
+import { KafkaPeer } from '../support/kafka-peer.ts';
+
+const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 19_092);
+const dir = mkdtempSync(join(tmpdir(), 'broadsheet-admin-wire-'));
+const kafka = new KafkaPeer(join(dir, 'kafka'), PORT);
+let broker: BrokerProcess;
+let theirs: Map<string, unknown>;
+let ours: Map<string, unknown>;
+
+beforeAll(async () => {
+  [broker] = await Promise.all([BrokerProcess.start(join(dir, 'broadsheet')), kafka.start()]);
+  const peers = [
+    new WirePeer(kafka.address, kafka.dataDir),
+    new WirePeer(broker.address, join(dir, 'broadsheet')),
+  ] as const;
+  theirs = await runSteps(peers[0], ADMIN_STEPS);
+  ours = await runSteps(peers[1], ADMIN_STEPS);
+  await Promise.all(peers.map((peer) => peer.close()));
+}, 300_000);
+afterAll(async () => {
+  await broker?.kill();
+  await kafka.dispose();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+/** What is answered otherwise on purpose, as docs/DIFFERENCES.md says. */
+const DIFFERENT: Readonly<Record<string, unknown>> = {
+  'elect: no time': expect.objectContaining({ errorCode: 'NONE' }),
+  'reassign: no time': expect.objectContaining({ errorCode: 'NONE' }),
+  'create: a name that collides': expect.objectContaining({
+    topics: [
+      expect.objectContaining({ name: 'c.2', errorCode: 'NONE' }),
+      expect.objectContaining({ name: 'c_2', errorCode: 'INVALID_TOPIC_EXCEPTION' }),
+    ],
+  }),
+  // The largest timestamp of what is left: nothing is.
+  'offsets of cut when all is cut': expect.arrayContaining([
+    expect.objectContaining({
+      topics: [{ name: 'cut', partitions: [expect.objectContaining({ errorCode: 'NONE', offset: -1 })] }],
+    }),
+  ]),
+};
+
+interface Config {
+  name: string;
+  value: string | null;
+  configSource: number;
+}
+
+/** An answer of Kafka's as this broker gives it: with the defaults that differ, and with a text where Kafka has none. */
+function adapted(kafkas: unknown, own: unknown, key = ''): unknown {
+  if (/errorMessage$/i.test(key) && kafkas === null) return own === '<text>' ? own : kafkas;
+  if (Array.isArray(kafkas)) {
+    const owns = Array.isArray(own) ? own : [];
+    return kafkas.map((each, index) => adapted(each, owns[index]));
+  }
+  if (kafkas === null || typeof kafkas !== 'object') return kafkas;
+  const { name } = kafkas as Config;
+  if (name === 'max.decompressed.message.bytes') return { ...kafkas, value: '104857600' };
+  if (name === 'min.insync.replicas') return { ...kafkas, configSource: 5 };
+  return Object.fromEntries(
+    Object.entries(kafkas).map(([each, value]) => [
+      each,
+      adapted(value, (own as Record<string, unknown> | undefined)?.[each], each),
+    ]),
+  );
+}
+
+describe('administration of topics and partitions', () => {
+  it.each(ADMIN_STEPS.map(([name]) => name))('%s', (name) => {
+    const mine = ours.get(name);
+    if (name in DIFFERENT) {
+      expect(mine).toEqual(DIFFERENT[name]);
+      expect(theirs.get(name)).not.toEqual(mine);
+    } else {
+      expect(mine).toEqual(adapted(theirs.get(name), mine));
+    }
+  });
+});
