@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { brokers, kafkas } from './end-to-end/broker.ts';
 import { fetches } from './end-to-end/fetch.ts';
 import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
+import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
 import { type Comparison, line, type Scale } from './support.ts';
@@ -25,6 +26,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
     run: kafkas,
     extra: true,
   },
+  groups: {
+    about:
+      'a rolling restart of all members of a group, in both protocols, beside Apache Kafka; only when named',
+    run: groupRestarts,
+    extra: true,
+  },
   sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },
   'sessions-kafka': {
     about: 'the same polls against those of Apache Kafka; only when named',
@@ -34,11 +41,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
 };
 
 const MEBIBYTE = 1 << 20;
-const FULL = { rounds: 7, seconds: 1, mebibytes: 64 };
-const SMALL = { rounds: 1, seconds: 0.1, mebibytes: 16 };
+const FULL = { rounds: 7, seconds: 1, mebibytes: 64, members: 200 };
+const SMALL = { rounds: 1, seconds: 0.1, mebibytes: 16, members: 10 };
 
 export const USAGE = [
-  'usage: npm run bench -- [SUITE...] [--small] [--rounds N] [--seconds S] [--mebibytes M] [--out FILE]',
+  'usage: npm run bench -- [SUITE...] [--small] [--rounds N] [--seconds S] [--mebibytes M] [--members N]',
+  '       [--out FILE]',
   '',
   'Each suite compares with something that is run beside it, in rounds that take turns. Prints a line per result:',
   'median [min .. max] of ours / theirs, and last all results as one line of JSON.',
@@ -48,6 +56,7 @@ export const USAGE = [
   `  --rounds N    rounds of each comparison (${FULL.rounds})`,
   `  --seconds S   how long one measurement of requests takes (${FULL.seconds})`,
   `  --mebibytes M how much one measurement of bytes moves, a multiple of 8 (${FULL.mebibytes})`,
+  `  --members N   of a group, with 5 partitions each; 5 idle consumers and 500 groups for each (${FULL.members})`,
   '  --out FILE    writes the results there too, as JSON',
 ].join('\n');
 
@@ -78,6 +87,7 @@ function plan(args: readonly string[]): Plan {
       rounds: { type: 'string' },
       seconds: { type: 'string' },
       mebibytes: { type: 'string' },
+      members: { type: 'string' },
       out: { type: 'string' },
     },
   });
@@ -92,6 +102,7 @@ function plan(args: readonly string[]): Plan {
       seconds: number(values.seconds, scale.seconds, 'seconds', (n) => n > 0 && n <= 600),
       bytes:
         number(values.mebibytes, scale.mebibytes, 'mebibytes', (n) => whole(n) && n % 8 === 0) * MEBIBYTE,
+      members: number(values.members, scale.members, 'members', whole),
     },
     out: values.out,
   };

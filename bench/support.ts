@@ -2,7 +2,7 @@
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -21,11 +21,11 @@ export interface Measurement {
 
 export interface Comparison {
   readonly name: string;
-  /** Per second, the median of the rounds. */
+  /** Per second, or what it costs; the median of the rounds. */
   readonly ours: number;
   readonly theirs: number;
   readonly unit: string;
-  /** ours / theirs of each round. */
+  /** ours / theirs of each round; of costs theirs / ours. */
   readonly ratio: Ratio;
   /** The same of what a second of the server's processor does: steadier where the machine has other work too. */
   readonly cpuRatio?: Ratio;
@@ -36,12 +36,44 @@ export interface Comparison {
   readonly expected?: number;
 }
 
+/** What something costs: time, processor, memory. Less is better. */
+export interface Cost {
+  readonly value: number;
+  readonly unit: string;
+}
+
+/** Measures several costs at once, in turns as compare() does. The ratio is theirs / ours: more is better here too. */
+export async function compareCosts(
+  rounds: number,
+  ours: () => Promise<Readonly<Record<string, Cost>>>,
+  theirs: () => Promise<Readonly<Record<string, Cost>>>,
+  expected: Readonly<Record<string, number>> = {},
+): Promise<Comparison[]> {
+  const results: (readonly [Readonly<Record<string, Cost>>, Readonly<Record<string, Cost>>])[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const oursFirst = round % 2 === 0;
+    const first = await (oursFirst ? ours() : theirs());
+    const second = await (oursFirst ? theirs() : ours());
+    results.push(oursFirst ? [first, second] : [second, first]);
+  }
+  return Object.entries(results[0]![0]).map(([name, { unit }]) => ({
+    name,
+    unit,
+    ours: median(results.map(([own]) => own[name]!.value)),
+    theirs: median(results.map(([, other]) => other[name]!.value)),
+    ratio: ratioOf(results.map(([own, other]) => other[name]!.value / own[name]!.value)),
+    ...(expected[name] === undefined ? {} : { expected: expected[name] }),
+  }));
+}
+
 export interface Scale {
   readonly rounds: number;
   /** Of one measurement of requests. */
   readonly seconds: number;
   /** Written by one measurement of appends, and the size of the file that fetches read; a multiple of 8 MiB. */
   readonly bytes: number;
+  /** Of one group; other suites have 5 consumers, or 500 groups, for each. */
+  readonly members: number;
 }
 
 export function median(values: readonly number[]): number {
@@ -114,6 +146,17 @@ export function compile(name: string): string {
     execFileSync(process.env.CC ?? 'cc', ['-O2', '-Wall', '-o', out, source], { stdio: 'inherit' });
   }
   return out;
+}
+
+/** What all threads of a process used of the processor so far, seconds; threads that have ended do not count. */
+export function processCpuSecondsOf(pid: number): number {
+  let nanoseconds = 0;
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    const path = `/proc/${pid}/task/${thread}/schedstat`;
+    // A thread may end meanwhile.
+    if (existsSync(path)) nanoseconds += Number(readFileSync(path, 'utf8').split(' ')[0]);
+  }
+  return nanoseconds / 1e9;
 }
 
 /** What a process's main thread used of the processor so far, seconds. */

@@ -1,0 +1,16 @@
+/** The suites about groups at the smallest scale, against a second broker of our own: that they run and measure. */
+import { describe, expect, test } from 'vitest';
+import { groupRestarts } from '../../bench/groups/rolling.ts';
+import type { Comparison } from '../../bench/support.ts';
+
+const SCALE = { rounds: 1, seconds: 0.02, bytes: 1 << 20, members: 2 };
+
+describe('benchmarks of groups', () => {
+  test.each([['groups', groupRestarts, 6]] as const)('%s measures', async (_, suite, results) => {
+    const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
+    expect(comparisons).toHaveLength(results);
+    for (const { ours, theirs, ratio } of comparisons) {
+      for (const number of [ours, theirs, ratio.median]) expect(number).toBeGreaterThan(0);
+    }
+  });
+});
