@@ -247,11 +247,13 @@ Prints the values of all records that are there, a line each, and ends. For exam
   broadsheet consume orders --from 2026-01-31T12:00:00Z --json
   broadsheet consume files --delimiter '' > image.iso`,
     )
-    .option(
-      '--from <position>',
-      'beginning, end, an offset, -n for the last n, or a time (2026-01-31T12:00:00Z, @ms, 10m)',
-      (text) => position(text),
-      { kind: 'earliest' } as Position,
+    .addOption(
+      new Option(
+        '--from <position>',
+        'beginning, end, an offset, -n for the last n, or a time (2026-01-31T12:00:00Z, @ms, 10m)',
+      )
+        .argParser((text) => position(text))
+        .default({ kind: 'earliest' } as Position, 'beginning'),
     )
     .option('-n, --count <n>', 'end after so many records', positive)
     .option('-F, --follow', 'go on with what comes, until Ctrl-C')
@@ -259,10 +261,26 @@ Prints the values of all records that are there, a line each, and ends. For exam
       '-g, --group <group>',
       'as a member of the group: from what it has committed, else from --from; commits what was printed',
     )
-    .option('-f, --fields <list>', `what to print, of ${OUTPUT_FIELDS.join(', ')}`, fields, ['value'])
-    .option('-s, --separator <text>', 'between fields', escaped, Buffer.from('\t'))
-    .option('-d, --delimiter <text>', "after each record; '' for none", escaped, Buffer.from('\n'))
-    .option('--null <text>', 'stands for a key or value that is null', escaped, Buffer.alloc(0))
+    .addOption(
+      new Option('-f, --fields <list>', `what to print, of ${OUTPUT_FIELDS.join(', ')}`)
+        .argParser(fields)
+        .default(['value'], 'value'),
+    )
+    .addOption(
+      new Option('-s, --separator <text>', 'between fields')
+        .argParser(escaped)
+        .default(Buffer.from('\t'), 'a tab'),
+    )
+    .addOption(
+      new Option('-d, --delimiter <text>', "after each record; '' for none")
+        .argParser(escaped)
+        .default(Buffer.from('\n'), 'a newline'),
+    )
+    .addOption(
+      new Option('--null <text>', 'stands for a key or value that is null')
+        .argParser(escaped)
+        .default(Buffer.alloc(0), 'nothing'),
+    )
     .addOption(
       new Option('--isolation <level>', 'read_committed leaves aborted transactions out')
         .choices(['read_uncommitted', 'read_committed'])

@@ -15,6 +15,7 @@ import { positive } from './arguments.ts';
 import { endWithReader, print, printJson, table } from './output.ts';
 import {
   DECODERS,
+  type DecodedRecord,
   type DecoderName,
   decodeControl,
   decoderOf,
@@ -306,7 +307,7 @@ function batchText(position: number, facts: ReturnType<typeof batchFacts>, error
 }
 
 function recordLine(record: RecordView, options: DumpOptions, decode: RecordDecoder | undefined): string {
-  const decoded = decode === undefined ? undefined : decode(record);
+  const decoded = decode === undefined ? undefined : decodedOr(record, decode);
   if (options.json) {
     const line = {
       kind: 'record',
@@ -333,6 +334,16 @@ function recordLine(record: RecordView, options: DumpOptions, decode: RecordDeco
     parts.push(JSON.stringify(plain(decoded.value)));
   }
   return `${parts.join('  ')}\n`;
+}
+
+/** A record that is none of its topic's is shown as it is, and the others after it as well. */
+function decodedOr(record: RecordView, decode: RecordDecoder): DecodedRecord | undefined {
+  try {
+    return decode(record);
+  } catch (error) {
+    if (error instanceof BroadsheetError) return undefined;
+    throw error;
+  }
 }
 
 /** Text in quotes, other bytes in hex. */

@@ -359,7 +359,7 @@ export function define(command: Command): void {
     );
   add('reset-offsets', 'set committed offsets of a group without members')
     .argument('<group>', 'is made when it is not there')
-    .argument('[topic[:partitions]...]', topics, eachTopicPartitions, [])
+    .argument('[topic[:partitions]...]', topics, eachTopicPartitions)
     .option('--all-topics', 'all that the group has offsets in')
     .option(
       '--to <position>',
@@ -377,7 +377,7 @@ For example:
   broadsheet group reset-offsets billing --all-topics --to 2h
   broadsheet group reset-offsets billing --all-topics --shift -100`,
     )
-    .action((group: string, given: TopicPartitions[], options: ResetOptions) =>
-      withClient(options, (client) => reset(client, group, given, options)),
+    .action((group: string, given: TopicPartitions[] | undefined, options: ResetOptions) =>
+      withClient(options, (client) => reset(client, group, given ?? [], options)),
     );
 }

@@ -142,13 +142,20 @@ A record is a line of the input, and the line its value, unless options say else
   broadsheet produce files --chunk 64k < image.iso
   broadsheet consume a --json | broadsheet produce b --json`,
     )
-    .option('-f, --fields <list>', `what a line has, of ${INPUT_FIELDS.join(', ')}`, fields, ['value'])
-    .option('-s, --separator <text>', 'between the fields of a line', escaped, Buffer.from('\t'))
-    .option(
-      '-d, --delimiter <text>',
-      "ends a record; '' for none: all is one record",
-      escaped,
-      Buffer.from('\n'),
+    .addOption(
+      new Option('-f, --fields <list>', `what a line has, of ${INPUT_FIELDS.join(', ')}`)
+        .argParser(fields)
+        .default(['value'], 'value'),
+    )
+    .addOption(
+      new Option('-s, --separator <text>', 'between the fields of a line')
+        .argParser(escaped)
+        .default(Buffer.from('\t'), 'a tab'),
+    )
+    .addOption(
+      new Option('-d, --delimiter <text>', "ends a record; '' for none: all is one record")
+        .argParser(escaped)
+        .default(Buffer.from('\n'), 'a newline'),
     )
     .option('--chunk <bytes>', 'every so many bytes of the input are a record, whatever they are', byteCount)
     .option('--null <text>', 'a key or value that reads so is null', escaped)

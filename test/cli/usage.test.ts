@@ -32,6 +32,11 @@ describe('the command', () => {
       expect(await cli(args)).toMatchObject({ code: 0 });
       expect((await cli(args)).stdout.toString()).toContain('reset-offsets');
     }
+    for (const name of ['produce', 'consume']) {
+      const help = (await cli([name, '--help'])).stdout.toString();
+      expect(help).toMatch(/--separator .*\(default: a tab\)/);
+      expect(help).not.toMatch(/default: [{[]/);
+    }
     expect((await cli(['--version'])).stdout.toString()).toMatch(/^\d+\.\d+\.\d+\n$/);
   });
 
