@@ -47,10 +47,9 @@ export const CLIENTS: readonly ClientKind[] = [
       npm,
       {
         // Its own install script looks for a binary at a place that is no package registry, and fetches OpenSSL and curl
-        // from others to build one. Linked dynamically, the same build takes the system's. It starts as many compilers as
-        // there are files.
-        command: 'nice',
-        args: ['npm', 'exec', '--no', '--', 'node-pre-gyp', 'install', '--build-from-source'],
+        // from others to build one. Linked dynamically, the same build takes the system's.
+        command: 'npm',
+        args: ['exec', '--no', '--', 'node-pre-gyp', 'install', '--build-from-source'],
         cwd: 'node_modules/@confluentinc/kafka-javascript',
         env: { CKJS_LINKING: 'dynamic', npm_config_nodedir: join(process.execPath, '../..') },
       },
