@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { brokers, kafkas } from './end-to-end/broker.ts';
 import { fetches } from './end-to-end/fetch.ts';
 import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
+import { idleConsumers } from './groups/idle.ts';
 import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
@@ -30,6 +31,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
     about:
       'a rolling restart of all members of a group, in both protocols, beside Apache Kafka; only when named',
     run: groupRestarts,
+    extra: true,
+  },
+  idle: {
+    about:
+      'consumers that wait for records, what they cost and how soon they have one, beside Apache Kafka; when named',
+    run: idleConsumers,
     extra: true,
   },
   sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },

@@ -1,12 +1,16 @@
 /** The suites about groups at the smallest scale, against a second broker of our own: that they run and measure. */
 import { describe, expect, test } from 'vitest';
+import { idleConsumers } from '../../bench/groups/idle.ts';
 import { groupRestarts } from '../../bench/groups/rolling.ts';
 import type { Comparison } from '../../bench/support.ts';
 
-const SCALE = { rounds: 1, seconds: 0.02, bytes: 1 << 20, members: 2 };
+const SCALE = { rounds: 1, seconds: 0.1, bytes: 1 << 20, members: 2 };
 
 describe('benchmarks of groups', () => {
-  test.each([['groups', groupRestarts, 6]] as const)('%s measures', async (_, suite, results) => {
+  test.each([
+    ['groups', groupRestarts, 6],
+    ['idle', idleConsumers, 3],
+  ] as const)('%s measures', async (_, suite, results) => {
     const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
     expect(comparisons).toHaveLength(results);
     for (const { ours, theirs, ratio } of comparisons) {
