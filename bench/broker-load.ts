@@ -1,7 +1,7 @@
 /** Load on a broker of any make: Produce and Fetch frames that bench/native/frames-client.c sends. */
 import { type ChildProcess, execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -41,22 +41,32 @@ async function ended(child: ChildProcess): Promise<void> {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
 }
 
-/** This checkout's broker in a process of its own, pinned like all servers, on a directory that is removed with it. */
-export async function startBroadsheet(config: Readonly<Record<string, string>> = {}): Promise<Server> {
-  const dir = mkdtempSync(join(tmpdir(), 'broadsheet-broker-'));
+/**
+ * This checkout's broker in a process of its own, pinned like all servers, on a directory that is removed with it. With
+ * `home` it runs on `data` in there, and writes its log to the file `log` beside; nothing is removed.
+ */
+export async function startBroadsheet(
+  config: Readonly<Record<string, string>> = {},
+  home?: string,
+): Promise<Server> {
+  const dir = home === undefined ? mkdtempSync(join(tmpdir(), 'broadsheet-broker-')) : join(home, 'data');
   const file = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
   const settings = Object.entries(config).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
-  const child = spawnPinned('server', process.execPath, [
+  const level = home === undefined ? 'warn' : 'info';
+  const log = home === undefined ? undefined : openSync(join(home, 'log'), 'a');
+  const args = [
     '--import',
     file('scripts/typescript.js'),
     file('src/cli.ts'),
     'start',
-    ...['--data', dir, '--host', '127.0.0.1', '--port', '0', '--log-level', 'warn', ...settings],
-  ]);
+    ...['--data', dir, '--host', '127.0.0.1', '--port', '0', '--log-level', level, ...settings],
+  ];
+  const child = spawnPinned('server', process.execPath, args, log);
+  if (log !== undefined) closeSync(log);
   const stop = async () => {
     child.kill('SIGTERM');
     await ended(child);
-    rmSync(dir, { recursive: true, force: true });
+    if (home === undefined) rmSync(dir, { recursive: true, force: true });
   };
   const text = await Promise.race([firstLine(child), ended(child).then(() => 'nothing: it ended')]);
   const port = /listens on [^ ]*:(\d+) /.exec(text)?.[1];
@@ -77,17 +87,18 @@ export async function startBare(args: readonly (string | number)[]): Promise<Ser
   return { port: Number(await firstLine(child)), pid: child.pid!, stop };
 }
 
-/** Apache Kafka by the command that BROADSHEET_KAFKA names (default: a checkout's neighbour); undefined without one. */
-export async function startKafka(port: number): Promise<Server | undefined> {
+/** Apache Kafka by the command that BROADSHEET_KAFKA names (default: a checkout's neighbour); undefined without one. `home` is
+ * as for startBroadsheet(). */
+export async function startKafka(port: number, home?: string): Promise<Server | undefined> {
   const command =
     process.env.BROADSHEET_KAFKA ?? fileURLToPath(new URL('../../shared/peers/kafka', import.meta.url));
   if (!existsSync(command)) return undefined;
-  const dir = mkdtempSync(join(tmpdir(), 'broadsheet-kafka-'));
+  const dir = home ?? mkdtempSync(join(tmpdir(), 'broadsheet-kafka-'));
   const text = execFileSync(command, ['start', '--dir', dir, '--port', String(port)], { encoding: 'utf8' });
   const pid = Number(/pid (\d+)/.exec(text)?.[1]);
   const stop = async () => {
     execFileSync(command, ['stop', '--dir', dir]);
-    rmSync(dir, { recursive: true, force: true });
+    if (home === undefined) rmSync(dir, { recursive: true, force: true });
   };
   return { port, pid, stop };
 }

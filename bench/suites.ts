@@ -5,6 +5,7 @@ import { brokers, kafkas } from './end-to-end/broker.ts';
 import { fetches } from './end-to-end/fetch.ts';
 import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
 import { idleConsumers } from './groups/idle.ts';
+import { groupLoads } from './groups/load.ts';
 import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
@@ -37,6 +38,11 @@ const SUITES: Readonly<Record<string, Suite>> = {
     about:
       'consumers that wait for records, what they cost and how soon they have one, beside Apache Kafka; when named',
     run: idleConsumers,
+    extra: true,
+  },
+  load: {
+    about: 'a start with very many groups that have committed offsets, beside Apache Kafka; only when named',
+    run: groupLoads,
     extra: true,
   },
   sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },

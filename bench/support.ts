@@ -171,9 +171,15 @@ export function pinServer(pid = process.pid): void {
   if (pinned) spawnSync('taskset', ['-cp', '0', String(pid)]);
 }
 
-export function spawnPinned(role: 'server' | 'client', program: string, args: string[]): ChildProcess {
+/** `stderr`: a file descriptor, by default this process's. */
+export function spawnPinned(
+  role: 'server' | 'client',
+  program: string,
+  args: string[],
+  stderr: number | 'inherit' = 'inherit',
+): ChildProcess {
   const own = pinned ? ['-c', role === 'server' ? '0' : '1', program, ...args] : args;
-  return spawn(pinned ? 'taskset' : program, own, { stdio: ['ignore', 'pipe', 'inherit'] });
+  return spawn(pinned ? 'taskset' : program, own, { stdio: ['ignore', 'pipe', stderr] });
 }
 
 export async function firstLine(child: ChildProcess): Promise<string> {

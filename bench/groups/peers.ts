@@ -7,7 +7,7 @@ import { type Server, startBroadsheet, startKafka, type Target } from '../broker
 export const KAFKA_PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22290);
 
 /** Kafka makes the topic of its groups when it is asked for a coordinator. */
-async function untilCoordinates({ port }: Target): Promise<void> {
+export async function untilCoordinates({ port }: Target): Promise<void> {
   const connection = await Connection.connect({ host: '127.0.0.1', port });
   await connection.negotiate();
   for (;;) {

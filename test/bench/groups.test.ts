@@ -1,6 +1,7 @@
 /** The suites about groups at the smallest scale, against a second broker of our own: that they run and measure. */
 import { describe, expect, test } from 'vitest';
 import { idleConsumers } from '../../bench/groups/idle.ts';
+import { groupLoads } from '../../bench/groups/load.ts';
 import { groupRestarts } from '../../bench/groups/rolling.ts';
 import type { Comparison } from '../../bench/support.ts';
 
@@ -10,6 +11,7 @@ describe('benchmarks of groups', () => {
   test.each([
     ['groups', groupRestarts, 6],
     ['idle', idleConsumers, 3],
+    ['load', groupLoads, 2],
   ] as const)('%s measures', async (_, suite, results) => {
     const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
     expect(comparisons).toHaveLength(results);
