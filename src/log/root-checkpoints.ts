@@ -18,6 +18,8 @@ export class RootCheckpoints {
   /** Text of each file as it was last written. */
   readonly #written = new Map<RootCheckpoint, string>();
   #last: Promise<void> = Promise.resolve();
+  /** Writes that have not begun: they will hold what is so then, and serve all who ask until then. */
+  readonly #queued = new Map<RootCheckpoint, Promise<void>>();
 
   constructor(files: Files, dataDir: string, partitions: () => Iterable<Partition>) {
     this.#files = files;
@@ -27,12 +29,16 @@ export class RootCheckpoints {
 
   /** Resolves when what the file says is not older than the call. Rejects with IO, NO_SPACE ... */
   write(file: RootCheckpoint): Promise<void> {
+    const queued = this.#queued.get(file);
+    if (queued !== undefined) return queued;
     const written = this.#last.then(async () => {
+      this.#queued.delete(file);
       const text = this.#text(file);
       if (this.#written.get(file) === text) return;
       await this.#files.writeAtomic(`${this.#dataDir}/${file}`, text);
       this.#written.set(file, text);
     });
+    this.#queued.set(file, written);
     this.#last = written.catch(() => {});
     return written;
   }

@@ -221,6 +221,37 @@ describe('DeleteRecords', () => {
     expect(await startOf('t')).toBe(2);
   });
 
+  it('is written down once for all that come while one is written', async () => {
+    let writes = 0;
+    const write = engine.files.writeAtomic.bind(engine.files);
+    engine.files.writeAtomic = async (path, data) => {
+      if (path === LOG_STARTS) writes++;
+      await broker.settle(5);
+      return write(path, data);
+    };
+    await client.createTopic('many', 20);
+    for (let index = 0; index < 20; index++) await client.produce('many', batch(['v']), { index });
+    const clients = Array.from({ length: 20 }, () => new TestClient(broker));
+    const answers = await Promise.all(
+      clients.map((each, partitionIndex) =>
+        broker.ask(
+          each.peer,
+          21,
+          2,
+          (writer) =>
+            writeDeleteRecordsRequest(writer, 2, {
+              topics: [{ name: 'many', partitions: [{ partitionIndex, offset: 1 }] }],
+              timeoutMs: 1000,
+            }),
+          readDeleteRecordsResponse,
+        ),
+      ),
+    );
+    for (const { topics } of answers) expect(topics[0]!.partitions).toMatchObject([{ lowWatermark: 1 }]);
+    expect(writes).toBeLessThanOrEqual(2);
+    expect(engine.files.content.get(LOG_STARTS)?.toString().split('\n')[1]).toBe('20');
+  });
+
   it('does not say that it is done when it could not be written down', async () => {
     engine.files.failNextWrite.set(LOG_STARTS, new BroadsheetError('NO_SPACE', 'full'));
     expect(await cut(2)).toEqual(['KAFKA_STORAGE_ERROR', -1]);

@@ -1,8 +1,9 @@
 /** Requests of topic and partition administration, sent to this broker and to Apache Kafka: what both answer. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Client, EARLIEST } from '../../src/client/client.ts';
 import { ADMIN_STEPS } from '../support/admin-steps.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { runSteps, WirePeer } from '../support/compare-wire.ts';
@@ -82,6 +83,43 @@ describe('administration of topics and partitions', () => {
       expect(theirs.get(name)).not.toEqual(mine);
     } else {
       expect(mine).toEqual(adapted(theirs.get(name), mine));
+    }
+  });
+
+  it('outlives SIGKILL', async () => {
+    const state = async () => {
+      const client = await Client.connect(broker.address);
+      const { topics } = await client.metadata();
+      const counts = topics.map(({ name, partitions }) => [name, partitions.length]).sort();
+      const { offset } = await client.listOffset('cut', 0, EARLIEST);
+      await client.close();
+      return { counts, offset };
+    };
+    const before = await state();
+    expect(before.offset).toBe(11);
+    await broker.kill();
+    broker = await BrokerProcess.start(join(dir, 'broadsheet'));
+    expect(await state()).toEqual(before);
+  });
+
+  it('is kept by Apache Kafka, which opens the directory', async () => {
+    await broker.stop();
+    const other = new KafkaPeer(join(dir, 'heir'), PORT + 10);
+    mkdirSync(other.dir);
+    renameSync(join(dir, 'broadsheet'), other.dataDir);
+    try {
+      await other.start();
+      await other.untilLeading([
+        ['cut', 0],
+        ['grow-3', 2],
+      ]);
+      const client = await Client.connect(other.address);
+      expect((await client.listOffset('cut', 0, EARLIEST)).offset).toBe(11);
+      const { topics } = await client.metadata(['grow-3', 'grow-assigned', 'grow']);
+      expect(topics.map(({ partitions }) => partitions.length)).toEqual([3, 3, 1]);
+      await client.close();
+    } finally {
+      await other.dispose();
     }
   });
 });
