@@ -29,12 +29,16 @@ export interface ClientKind {
 }
 
 const NODE_SHARED = ['line-protocol.js'];
+const GO_SHARED = ['line_protocol.go'];
 const PYTHON_SHARED = ['line_protocol.py'];
 const npm: Step = { command: 'npm', args: ['ci', '--ignore-scripts', '--no-audit', '--no-fund'] };
 const PIP = 'venv/bin/pip';
 const python: readonly Step[] = [
   { command: 'python3', args: ['-m', 'venv', 'venv'] },
   { command: PIP, args: ['install', '--quiet', '--no-deps', '-r', 'requirements.txt'] },
+];
+const go: readonly Step[] = [
+  { command: 'go', args: ['build', '-mod=readonly', '-buildvcs=false', '-o', 'driver', '.'] },
 ];
 const runPython = ['venv/bin/python', 'driver.py'];
 
@@ -65,6 +69,7 @@ export const CLIENTS: readonly ClientKind[] = [
   },
   { name: 'confluent-kafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'aiokafka', shared: PYTHON_SHARED, install: python, run: runPython },
+  { name: 'franz-go', shared: GO_SHARED, install: go, run: ['./driver'] },
 ];
 
 export interface SourceFile {
