@@ -184,7 +184,7 @@ export class ConsumerClassicMembers {
     return KafkaError.REBALANCE_IN_PROGRESS;
   }
 
-  /** An error code for each. */
+  /** An error code for each; an administrator may remove members of either kind. */
   leave(leaving: readonly LeavingMember[]): number[] {
     const group = this.#group;
     const left = new Set<ConsumerMember>();
@@ -193,8 +193,6 @@ export class ConsumerClassicMembers {
         groupInstanceId === null ? group.members.get(memberId) : group.members.byInstance(groupInstanceId);
       if (known === undefined || left.has(known)) return KafkaError.UNKNOWN_MEMBER_ID;
       if (memberId !== NO_MEMBER_ID && known.memberId !== memberId) return KafkaError.FENCED_INSTANCE_ID;
-      // An administrator, who names only the instance, may remove either kind.
-      if (memberId !== NO_MEMBER_ID && !known.isClassic) return KafkaError.UNKNOWN_MEMBER_ID;
       left.add(known);
       return KafkaError.NONE;
     });

@@ -124,7 +124,8 @@ export function downgraded(
   classic.restore(
     {
       protocolType: 'consumer',
-      generationId: consumer.epoch,
+      // The epoch that its members have reached, so that they are told to rejoin rather than fenced.
+      generationId: consumer.assignmentEpoch,
       protocolName: together.selectProtocol(),
       leaderId: null,
       stateTimestamp: host.clock.now(),
