@@ -87,6 +87,8 @@ const CONSUMER = -1;
 const BROKER_DEFAULT = -1;
 const REQUEST_TIMEOUT_MS = 30_000;
 const FETCH_BYTES = 16 * 1024 * 1024;
+/** Below, a broker that makes topics on the way makes every topic that is asked for. */
+const FIRST_METADATA_TO_CREATE = 4;
 const FIRST_PRODUCE_BY_ID = 13;
 export const FIRST_FETCH_BY_ID = 13;
 /** From here on topics are named one by one, with name or id; below by a list of names. */
@@ -143,10 +145,11 @@ export class Client {
 
   /** All topics, or those named; error codes of topics are left in. */
   async metadata(topics: readonly string[] | null = null, autoCreate = false): Promise<MetadataResponse> {
-    const response = await this.request(APIS.metadata, {
-      topics: topics === null ? null : topics.map((name) => ({ name })),
-      allowAutoTopicCreation: autoCreate,
-    });
+    const response = await this.request(APIS.metadata, (version) => ({
+      // Version 0 has no null: an empty list asks for all.
+      topics: topics === null ? (version === 0 ? [] : null) : topics.map((name) => ({ name })),
+      ...(version < FIRST_METADATA_TO_CREATE ? {} : { allowAutoTopicCreation: autoCreate }),
+    }));
     this.#brokers = response.brokers;
     for (const topic of response.topics) {
       if (topic.name !== null && topic.errorCode === 0) this.#topics.set(topic.name, topic);
@@ -242,7 +245,7 @@ export class Client {
     options: Pick<ProduceOptions, 'acks' | 'transactionalId'> = {},
   ): Promise<ProduceResponsePartitionProduceResponse | undefined> {
     const connection = await this.leader(topic, partition, true);
-    const version = this.versionFor(connection, ApiKey.Produce);
+    const version = this.#versionNaming(connection, ApiKey.Produce, topic, FIRST_PRODUCE_BY_ID);
     const acks = options.acks ?? ALL_REPLICAS;
     const body = {
       transactionalId: options.transactionalId ?? null,
@@ -271,7 +274,7 @@ export class Client {
     options: FetchOptions = {},
   ): Promise<Fetched> {
     const connection = await this.leader(topic, partition);
-    const version = this.versionFor(connection, ApiKey.Fetch);
+    const version = this.#versionNaming(connection, ApiKey.Fetch, topic, FIRST_FETCH_BY_ID);
     const { name, topicId } = this.#named(topic, version >= FIRST_FETCH_BY_ID);
     const maxBytes = options.maxBytes ?? FETCH_BYTES;
     const committedOnly = options.committedOnly ?? false;
@@ -414,10 +417,21 @@ export class Client {
     this.#connections.clear();
   }
 
+  /** As versionFor(), and by name where the topic's id was not told. */
+  #versionNaming(connection: Connection, key: number, topic: string, firstById: number): number {
+    const version = this.versionFor(connection, key);
+    return hasId(this.#topics.get(topic)) ? version : Math.min(version, firstById - 1);
+  }
+
   /** How a request names the topic, by id or by name. The topic's metadata must be known. */
   #named(topic: string, byId: boolean): { name?: string; topicId?: string } {
     return byId ? { topicId: this.#topics.get(topic)!.topicId } : { name: topic };
   }
+}
+
+/** Whether the broker told the topic's id: in Metadata from version 10 on. */
+export function hasId(topic: MetadataResponseTopic | undefined): boolean {
+  return topic !== undefined && topic.topicId !== NO_TOPIC_ID;
 }
 
 /** All that a Produce response says of what was wrong, or null. */

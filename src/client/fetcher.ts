@@ -7,7 +7,7 @@ import type { FetchResponsePartitionData } from '../protocol/generated/Fetch.ts'
 import type { RecordView } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { APIS } from './apis.ts';
-import { BrokerRefusal, type Client, FIRST_FETCH_BY_ID } from './client.ts';
+import { BrokerRefusal, type Client, FIRST_FETCH_BY_ID, hasId } from './client.ts';
 import { decodeFetched } from './fetched.ts';
 import { byLeader, byTopic, type PartitionOf, partitionName } from './offsets.ts';
 import { retriable, sleep } from './producer.ts';
@@ -146,7 +146,12 @@ export class Fetcher {
   async #fetch(node: number, positions: readonly Position[]) {
     const { maxBytes = 8 * 1024 * 1024, partitionMaxBytes = 4 * 1024 * 1024 } = this.#options;
     const ids = new Map<string, string>();
-    for (const { topic } of positions) ids.set(topic, (await this.#client.topic(topic)).topicId);
+    let known = true;
+    for (const { topic } of positions) {
+      const metadata = await this.#client.topic(topic);
+      ids.set(topic, metadata.topicId);
+      known &&= hasId(metadata);
+    }
     const names = new Map([...ids].map(([name, id]) => [id, name]));
     let byId = false;
     const response = await this.#client.request(
@@ -168,7 +173,7 @@ export class Fetcher {
           })),
         };
       },
-      { to: await this.#client.broker(node) },
+      { to: await this.#client.broker(node), maxVersion: known ? undefined : FIRST_FETCH_BY_ID - 1 },
     );
     if (response.errorCode !== 0) throw new BrokerRefusal(response.errorCode, 'fetch');
     return response.responses.flatMap(({ topic, topicId, partitions }) => {
