@@ -138,7 +138,7 @@ export class BrokerInstance implements TransportHandler {
     this.#undo.push(() => logs.close(metadata.brokerEpoch));
     const topics = new Topics({ metadata, logs, config, topicConfigs, clock, log });
     const configs = new Configs({
-      ...{ metadata, logs, topics, topicConfigs, config, clock },
+      ...{ dataDir, metadata, logs, topics, topicConfigs, config, clock },
       loggers: this.#loggers,
       log: this.#loggers.get('controller'),
     });

@@ -174,7 +174,7 @@ function unknownEntry(name: string, synonyms: readonly Synonym[]): DescribedConf
   };
 }
 
-/** All values of this broker; `known` are those that the broker itself knows best (node.id). */
+/** All values of this broker; `known` are those that the broker itself knows best (node.id, log.dirs). */
 export function brokerEntries(broker: BrokerConfig, known: ReadonlyMap<string, string>): DescribedConfig[] {
   const entries: DescribedConfig[] = [];
   const given = new Set([

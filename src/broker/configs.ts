@@ -44,6 +44,8 @@ import { type KafkaLogLevel, LOG_LEVELS, type Loggers, ROOT_LOGGER } from './log
 import type { Topics } from './topics.ts';
 
 export interface ConfigsParts {
+  /** Absolute path. */
+  readonly dataDir: string;
   readonly metadata: ClusterMetadata;
   readonly logs: LogManager;
   readonly topics: Topics;
@@ -95,7 +97,7 @@ export class Configs {
   }
 
   #describe(type: number, name: string): readonly DescribedConfig[] | Refusal {
-    const { metadata, config, loggers } = this.#parts;
+    const { dataDir, metadata, config, loggers } = this.#parts;
     const { image } = metadata;
     switch (type) {
       case ConfigResource.TOPIC: {
@@ -117,6 +119,7 @@ export class Configs {
           new Map([
             ['node.id', nodeId],
             ['broker.id', nodeId],
+            ['log.dirs', dataDir],
           ]),
         );
       }

@@ -107,6 +107,7 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'group.consumer.max.size': 'Most members of one consumer group.',
   'group.consumer.migration.policy':
     'In which direction groups may move between the classic and the consumer protocol.',
+  'group.coordinator.rebalance.protocols': 'Protocols that groups may use.',
   'group.initial.rebalance.delay.ms': 'How long a new classic group waits for more members, in ms.',
   'group.max.session.timeout.ms': 'Longest session timeout that a classic member may ask for, in ms.',
   'group.max.size': 'Most members of one classic group.',

@@ -35,6 +35,7 @@ const OBEYED: ReadonlySet<string> = new Set([
   'controller.listener.names',
   'delete.topic.enable',
   'fetch.max.bytes',
+  'group.coordinator.rebalance.protocols',
   'listener.security.protocol.map',
   'listeners',
   'log.dir',

@@ -134,7 +134,7 @@ describe('keys', () => {
       .map((match) => match[1]!)
       .filter((name) => BROKER_CONFIGS.has(name));
     expect(read.length).toBeGreaterThan(20);
-    // What checks the bounds of streams groups and where the data is reads keys that are not obeyed.
+    // Read to check what a streams group asks for; there are none.
     const exempt = new Set(['group.streams.assignors']);
     expect([...new Set(read)].filter((name) => !exempt.has(name) && !hasEffect(name, '1'))).toEqual([]);
   });
