@@ -44,6 +44,7 @@ export class ConsumerCoordinator implements ConsumerHost {
   readonly topics: TopicsView;
   readonly assignors: readonly Assignor[];
   consumerMembers = 0;
+  topicsVersion = 0;
   readonly #table: GroupTable;
   readonly #log: GroupLog;
   readonly #logger: Logger;
@@ -143,8 +144,8 @@ export class ConsumerCoordinator implements ConsumerHost {
     return consumer;
   }
 
-  /** A topic was made, deleted or got partitions. */
+  /** A topic was made, deleted or got partitions: groups see to it with their next heartbeats. */
   topicsChanged(): void {
-    for (const { consumer } of this.#table.all()) consumer?.topicsChanged();
+    this.topicsVersion++;
   }
 }

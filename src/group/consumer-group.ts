@@ -103,11 +103,6 @@ export class ConsumerGroup {
     }
   }
 
-  /** Topics were made, deleted or got partitions. */
-  topicsChanged(): void {
-    this.facts.topicsChanged();
-  }
-
   // --- heartbeats ---
 
   /** Answers once what the answer tells of is written. */

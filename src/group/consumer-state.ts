@@ -39,8 +39,8 @@ export class ConsumerGroupState {
   #assignmentTimestamp = 0;
   /** Of the host's monotonic time. */
   #changedAt: number;
-  /** Topics may have changed since the hash was computed. */
-  #topicsChanged = true;
+  /** What the host's was when the hash was computed, -1: not yet. */
+  #topicsVersion = -1;
   #hasPartitionsRecord = false;
   /** Whether the log knows of the group. */
   #isWritten = true;
@@ -323,23 +323,18 @@ export class ConsumerGroupState {
 
   // --- epochs and targets ---
 
-  /** Topics were made, deleted or got partitions: the next refresh() sees to it. */
-  topicsChanged(): void {
-    this.#topicsChanged = true;
-  }
-
   /** Raises the group's epoch when subscriptions have changed, or topics. */
   refresh(changed: boolean): void {
-    if (!changed && !this.#topicsChanged) return;
-    const { topics, clock } = this.#host;
-    if (this.#topicsChanged) {
+    const { topics, clock, topicsVersion } = this.#host;
+    if (!changed && this.#topicsVersion === topicsVersion) return;
+    if (this.#topicsVersion !== topicsVersion) {
       for (const pattern of [...this.subscriptions.patterns()]) {
         const resolved = resolvePattern(pattern, topics, clock.now());
         const before = this.subscriptions.get(pattern)!;
         if (!sameNames(before.topics, resolved.topics)) this.#setPattern(pattern, resolved);
       }
     }
-    this.#topicsChanged = false;
+    this.#topicsVersion = topicsVersion;
     const hash = metadataHash(this.subscriptions.topics(), topics);
     const bumps = changed || hash !== this.#metadataHash;
     this.#metadataHash = hash;

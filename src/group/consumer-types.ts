@@ -42,6 +42,8 @@ export interface ConsumerHost {
   readonly clock: Clock;
   readonly consumer: ConsumerSettings;
   readonly topics: TopicsView;
+  /** Grows whenever a topic is made, deleted or gets partitions. */
+  readonly topicsVersion: number;
   /** In the order of `group.consumer.assignors`: the first is the default. */
   readonly assignors: readonly Assignor[];
   /** Members of all groups of the consumer protocol. */
