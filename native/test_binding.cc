@@ -1,4 +1,5 @@
 // For tests only, under the export `testing`: one file call at a time, faults, work on the I/O threads.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -175,6 +176,17 @@ napi_value in_flight(napi_env env, napi_callback_info) {
   return number(env, static_cast<double>(Environment::of(env).io().in_flight()));
 }
 
+// allocatedBytes(): what malloc() has given out to the whole process and not got back; 0 where the C library can't say.
+napi_value allocated_bytes(napi_env env, napi_callback_info) {
+#if defined(__GLIBC_PREREQ)
+#if __GLIBC_PREREQ(2, 33)
+  const struct mallinfo2 info = mallinfo2();
+  return number(env, static_cast<double>(info.uordblks + info.hblkhd));
+#endif
+#endif
+  return number(env, 0);
+}
+
 #if defined(__SANITIZE_ADDRESS__)
 // A planted error, to see that the sanitizers see it.
 napi_value canary(napi_env env, napi_callback_info info) {
@@ -208,7 +220,8 @@ void init_test_binding(napi_env env, napi_value exports) {
           {"map", map},
           {"send", send},
           {"work", work},
-          {"inFlight", in_flight}});
+          {"inFlight", in_flight},
+          {"allocatedBytes", allocated_bytes}});
 #if defined(__SANITIZE_ADDRESS__)
   define(env, testing, {{"canary", canary}});
 #endif

@@ -1,14 +1,15 @@
 /** What a native transport holds on to: for peers that take nothing, for large frames, for connections that are gone. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, it } from 'vitest';
 import { nativeTransport } from '../../src/broker/native-transport.ts';
 import type { Transport } from '../../src/broker/transport.ts';
+import { nativeTesting } from '../support/native-testing.ts';
 import { scaled } from '../support/scale.ts';
 import { frame, lengthOnly, open, Recorder, read, until } from '../support/sockets.ts';
+import type { Held } from '../support/transport-server.ts';
 
 const MIB = 1 << 20;
 const typescript = ['--import', new URL('../../scripts/typescript.js', import.meta.url).href];
@@ -98,50 +99,69 @@ describe('steady traffic of large frames', () => {
   });
 });
 
+/** What a process of transport-server.ts in this mode gains with each of `count` connections, bytes. */
+async function gainOf(mode: 'weigh' | 'leak', count: number) {
+  child = spawn(process.execPath, ['--expose-gc', ...typescript, server, mode], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
+  const port = Number((await lines.next()).value);
+  const weigh = async (): Promise<Held> => {
+    for (;;) {
+      child!.stdin!.write('\n');
+      const held = JSON.parse((await lines.next()).value as string) as Held;
+      if (held.connections === 0) return held;
+    }
+  };
+  // In turns: a whole frame; a piece of a long one; a bad length; nothing.
+  const says = [
+    frame(Buffer.alloc(50_000)),
+    Buffer.concat([lengthOnly(900_000), Buffer.alloc(20_000)]),
+    lengthOnly(-1),
+    Buffer.alloc(0),
+  ];
+  const visit = (bytes: Buffer) =>
+    new Promise<void>((resolve) => {
+      const visitor = connect(port, '127.0.0.1');
+      visitor.on('error', () => {});
+      visitor.on('data', () => visitor.destroy());
+      visitor.on('connect', () => {
+        if (bytes.length === 50_004) visitor.write(bytes);
+        else visitor.end(bytes);
+      });
+      visitor.on('end', () => visitor.destroy());
+      visitor.on('close', () => resolve());
+    });
+  const visits = async (times: number) => {
+    for (let at = 0; at < times; at += 100) {
+      await Promise.all(Array.from({ length: 100 }, (_, i) => visit(says[i % says.length]!)));
+    }
+  };
+  await visits(2_000);
+  const before = await weigh();
+  await visits(count);
+  const after = await weigh();
+  return {
+    js: (after.js - before.js) / count,
+    buffers: (after.buffers - before.buffers) / count,
+    native: (after.native - before.native) / count,
+  };
+}
+
 describe('connections that are gone', () => {
   it('leave no memory behind', async () => {
-    // A small young generation: what the heap takes meanwhile says little about what is lost.
-    child = spawn(process.execPath, ['--max-semi-space-size=1', ...typescript, server], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const [text] = (await once(child.stdout!, 'data')) as [Buffer];
-    const port = Number(text);
-    const resident = () =>
-      Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${child!.pid}/status`, 'utf8'))![1]) * 1024;
-    // In turns: a whole frame; a piece of a long one; a bad length; nothing.
-    const says = [
-      frame(Buffer.alloc(50_000)),
-      Buffer.concat([lengthOnly(900_000), Buffer.alloc(20_000)]),
-      lengthOnly(-1),
-      Buffer.alloc(0),
-    ];
-    const visit = (bytes: Buffer) =>
-      new Promise<void>((resolve) => {
-        const visitor = connect(port, '127.0.0.1');
-        visitor.on('error', () => {});
-        visitor.on('data', () => visitor.destroy());
-        visitor.on('connect', () => {
-          if (bytes.length === 50_004) visitor.write(bytes);
-          else visitor.end(bytes);
-        });
-        visitor.on('end', () => visitor.destroy());
-        visitor.on('close', () => resolve());
-      });
-    const visits = async (count: number) => {
-      for (let at = 0; at < count; at += 100) {
-        await Promise.all(Array.from({ length: 100 }, (_, i) => visit(says[i % says.length]!)));
-      }
-    };
-    await visits(scaled(2_000, 10_000));
-    const count = scaled(4_000, 40_000);
-    const growth: number[] = [];
-    // What is lost is lost in each round; what the heap happens to take is not.
-    for (let round = 0; round < 4 && !growth.some((bytes) => bytes < 12 * MIB); round++) {
-      const before = resident();
-      await visits(count);
-      growth.push(resident() - before);
-    }
-    // Well under what one kept piece of a frame, or one kept chunk of an answer, would come to.
-    expect(Math.min(...growth)).toBeLessThan(12 * MIB);
+    const { js, buffers, native } = await gainOf('weigh', scaled(8_000, 40_000));
+    // Less than any object of a connection takes.
+    expect(js).toBeLessThan(100);
+    expect(native).toBeLessThan(100);
+    // The pool of buffers comes and goes, by 3 MiB; a kept piece of a frame would be 5,000 bytes a connection.
+    expect(buffers).toBeLessThan(1_000);
+  });
+
+  it('would be noticed if they left a little', async () => {
+    const { js, native } = await gainOf('leak', 4_000);
+    expect(js).toBeGreaterThan(100);
+    // The sanitizers' malloc() does not count.
+    if (nativeTesting().allocatedBytes() > 0) expect(native).toBeGreaterThan(100);
   });
 });

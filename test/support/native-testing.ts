@@ -19,6 +19,8 @@ export interface NativeTesting {
   /** Keeps an I/O thread busy for so long, then calls back. */
   work(milliseconds: number, done: () => void): number;
   inFlight(): number;
+  /** What malloc() has given out to the whole process, bytes; 0 where the C library can't say. */
+  allocatedBytes(): number;
 }
 
 export type FileAct =
