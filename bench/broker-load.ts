@@ -201,7 +201,7 @@ let topics = 0;
 
 /** Kafka tells of a leader a moment before it leads. */
 async function usable(client: Client, topic: string, partition: number): Promise<void> {
-  for (let left = 500; ; left--) {
+  for (let left = 6000; ; left--) {
     try {
       await client.listOffset(topic, partition, LATEST);
       return;

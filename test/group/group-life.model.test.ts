@@ -4,6 +4,7 @@ import { KafkaError } from '../../src/protocol/errors.ts';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { GROUP, GroupLife, type LifeClient, TURN_MS } from './group-life.ts';
+import { ClassicClient } from './life-classic.ts';
 import { ConsumerClient, type ConsumerOptions } from './life-consumer.ts';
 
 const RUNS = scaled(40, 2_000);
@@ -11,6 +12,9 @@ const STEPS = 250;
 const MAX_CLIENTS = 8;
 const only = process.env.BROADSHEET_SEED;
 const seeds = only === undefined ? Array.from({ length: RUNS }, (_, n) => n + 1) : [Number(only)];
+
+/** How those clients of a life behave that speak the classic protocol. */
+type ClassicKind = 'eager' | 'cooperative';
 
 interface Canary {
   /** The log says that records last before they do. */
@@ -25,10 +29,14 @@ function subscription(life: GroupLife): ConsumerOptions {
   return { pattern: ['t.*', '.*0', 't[12]'][life.random(3)]! };
 }
 
-function newcomer(life: GroupLife, canary: Canary): LifeClient {
+function newcomer(life: GroupLife, canary: Canary, classic: ClassicKind | undefined): LifeClient {
   const instanceId = life.random(3) === 0 ? `i${life.random(3)}` : null;
   // One process per instance: the former is gone when the next one comes.
   for (const client of life.living) if (instanceId !== null && client.instanceId === instanceId) client.die();
+  if (classic !== undefined && life.random(2) === 0) {
+    const topics = ['t0', 't1', 't2', 'u0'].filter(() => life.random(3) > 0);
+    return new ClassicClient(life, { topics, instanceId, cooperative: classic === 'cooperative' });
+  }
   const assignor = [null, 'uniform', 'range'][life.random(3)]!;
   return new ConsumerClient(life, {
     ...subscription(life),
@@ -47,7 +55,7 @@ function changeTopics(life: GroupLife): void {
   });
 }
 
-async function run(seed: number, canary: Canary = {}): Promise<void> {
+async function run(seed: number, canary: Canary = {}, classic?: ClassicKind): Promise<void> {
   const random = new Random(seed);
   const assignmentIntervalMs = seed % 5 === 0 ? 1_000 : 0;
   const life = new GroupLife(() => random.unit(), { assignmentIntervalMs });
@@ -57,7 +65,7 @@ async function run(seed: number, canary: Canary = {}): Promise<void> {
     const { living } = life;
     const any = living[life.random(living.length)];
     const dice = life.random(100);
-    if (dice < 8 && living.length < MAX_CLIENTS) life.clients.push(newcomer(life, canary));
+    if (dice < 8 && living.length < MAX_CLIENTS) life.clients.push(newcomer(life, canary, classic));
     else if (dice < 11) any?.die();
     else if (dice < 14) any?.leave();
     else if (dice < 16) any?.pause(life.random(40_000));
@@ -94,14 +102,24 @@ async function caught(canary: Canary, rule: RegExp): Promise<number> {
   return count;
 }
 
+async function runAll(classic?: ClassicKind): Promise<void> {
+  for (const seed of seeds) {
+    await run(seed, {}, classic).catch((error: unknown) => {
+      throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
+    });
+  }
+}
+
+describe('a group of both protocols', () => {
+  it('lets no two clients own a partition at once, and converges, with eager classic clients', () =>
+    runAll('eager'));
+
+  it('lets no two clients own a partition at once, and converges, with cooperative classic clients', () =>
+    runAll('cooperative'));
+});
+
 describe('a group of the consumer protocol', () => {
-  it('lets no two clients own a partition at once, and converges', async () => {
-    for (const seed of seeds) {
-      await run(seed).catch((error: unknown) => {
-        throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
-      });
-    }
-  });
+  it('lets no two clients own a partition at once, and converges', () => runAll());
 
   it('is caught when it answers before its records last', async () => {
     expect(await caught({ lying: true }, /owned twice|was committed/)).toBeGreaterThan(0);

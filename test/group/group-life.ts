@@ -197,7 +197,9 @@ export class GroupLife {
     if (topic === undefined) return;
     const offset = ++this.#commits;
     // In its own epoch a member may commit anything, as in Kafka.
-    const isCurrent = this.group?.members.get(by.memberId)?.memberEpoch === epoch;
+    const { consumer, classic } = this.coordinator.get(GROUP) ?? {};
+    const current = consumer?.members.get(by.memberId)?.memberEpoch ?? classic?.generationId;
+    const isCurrent = current === epoch;
     const stolen =
       stale && !isCurrent && this.living.some((client) => client !== by && client.owned.has(key));
     this.coordinator.offsets.commit(
