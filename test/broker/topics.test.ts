@@ -174,6 +174,19 @@ describe('DeleteTopics', () => {
     ]);
   });
 
+  it('refuses a topic that is given by name and by id, in either order', async () => {
+    const { topicId } = await client.createTopic('t');
+    for (const asked of [
+      [{ name: 't' }, { topicId }],
+      [{ topicId }, { name: 't' }],
+    ]) {
+      expect(await client.deleteTopicsById(asked)).toMatchObject([
+        { name: 't', topicId, errorCode: KafkaError.INVALID_REQUEST },
+      ]);
+    }
+    expect(await client.deleteTopicsById([{ topicId }])).toMatchObject([{ name: 't', errorCode: 0 }]);
+  });
+
   it('takes a hundred thousand names in one request', async () => {
     await client.createTopic('t');
     const names = Array.from({ length: 100_000 }, (_, i) => `n${i % 60_000}`);
