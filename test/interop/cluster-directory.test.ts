@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { Connection } from '../../src/client/connection.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { CALLS, normalise } from '../support/cluster-cases.ts';
+import { normalise } from '../support/cluster-answers.ts';
+import { CALLS } from '../support/cluster-cases.ts';
 import { command, KAFKA, KafkaPeer } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-dir-'));

@@ -7,7 +7,8 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { APIS } from '../../src/client/apis.ts';
 import { Connection } from '../../src/client/connection.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { answersOf, CALLS, type Case, normalise } from '../support/cluster-cases.ts';
+import { answersOf, normalise } from '../support/cluster-answers.ts';
+import { CALLS, type Case } from '../support/cluster-cases.ts';
 import { KafkaPeer } from '../support/kafka-peer.ts';
 
 const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_970);

@@ -8,7 +8,8 @@ import { Connection } from '../../src/client/connection.ts';
 import { decodeMetadataRecord } from '../../src/metadata/records.ts';
 import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { answersOf, CALLS, CASES, normalise } from '../support/cluster-cases.ts';
+import { answersOf, normalise } from '../support/cluster-answers.ts';
+import { CALLS, CASES } from '../support/cluster-cases.ts';
 import { KafkaPeer } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-'));
