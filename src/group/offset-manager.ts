@@ -3,7 +3,7 @@ import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { judgeConsumerCommit, judgeConsumerFetch } from './consumer-commits.ts';
-import type { GroupLog } from './group-log.ts';
+import { type GroupLog, groupCode } from './group-log.ts';
 import {
   type CommittedOffset,
   groupTombstone,
@@ -48,17 +48,9 @@ export interface TopicPartition {
 /** First version whose clients know what a missing group is. */
 const FIRST_WITH_GROUP_ID_NOT_FOUND = 9;
 
+/** What a failed append of offsets is called to who commits them. */
 function commitCode(code: number): number {
-  switch (code) {
-    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
-      return KafkaError.COORDINATOR_NOT_AVAILABLE;
-    case KafkaError.KAFKA_STORAGE_ERROR:
-      return KafkaError.NOT_COORDINATOR;
-    case KafkaError.MESSAGE_TOO_LARGE:
-      return KafkaError.INVALID_COMMIT_OFFSET_SIZE;
-    default:
-      return code;
-  }
+  return code === KafkaError.MESSAGE_TOO_LARGE ? KafkaError.INVALID_COMMIT_OFFSET_SIZE : groupCode(code);
 }
 
 export class OffsetManager {

@@ -44,6 +44,16 @@ const TLS_HELLO = hex(
 const PRODUCE_HEAD = 'ffff 0001 000003e8';
 const body = (text: string) => hex(text);
 
+/** A request whose body, in hex, does not parse: the connection is closed, and the log says which it was. */
+function unparsable(name: string, api: keyof typeof ApiKey, version: number, text: string): GarbageCase {
+  return {
+    name,
+    bytes: request(ApiKey[api], version, body(text)),
+    outcome: 'closed',
+    cause: new RegExp(`${api} version ${version}\\) whose body does not parse`),
+  };
+}
+
 export const GARBAGE: readonly GarbageCase[] = [
   {
     name: 'an HTTP request',
@@ -116,65 +126,35 @@ export const GARBAGE: readonly GarbageCase[] = [
     outcome: 'closed',
     cause: /request header that does not parse/,
   },
-  {
-    name: 'an array of 2^31-1 topics',
-    bytes: request(ApiKey.Metadata, 1, body('7fffffff')),
-    outcome: 'closed',
-    cause: /Metadata version 1\) whose body does not parse/,
-  },
+  unparsable('an array of 2^31-1 topics', 'Metadata', 1, '7fffffff'),
   {
     // Any negative count of this array is null: all topics.
     name: 'an array of -2 topics',
     bytes: request(ApiKey.Metadata, 1, body('fffffffe')),
     outcome: 'answered',
   },
-  {
-    name: 'a null array where none may be',
-    bytes: request(ApiKey.ListOffsets, 1, body('ffffffff ffffffff')),
-    outcome: 'closed',
-    cause: /ListOffsets version 1\) whose body does not parse/,
-  },
-  {
-    name: 'a string of negative length',
-    bytes: request(ApiKey.Metadata, 1, body('00000001 8000')),
-    outcome: 'closed',
-    cause: /Metadata version 1\) whose body does not parse/,
-  },
-  {
-    name: 'a compact array of 2^32-2 topics',
-    bytes: request(ApiKey.Metadata, 9, body('ffffffff0f')),
-    outcome: 'closed',
-    cause: /Metadata version 9\) whose body does not parse/,
-  },
-  {
-    name: 'a varint without an end',
-    bytes: request(ApiKey.Metadata, 9, body('ffffffffffffffffffff')),
-    outcome: 'closed',
-    cause: /Metadata version 9\) whose body does not parse/,
-  },
-  {
-    name: 'a body that ends early',
-    bytes: request(ApiKey.Metadata, 1, body('00000002 0001 61')),
-    outcome: 'closed',
-    cause: /Metadata version 1\) whose body does not parse/,
-  },
-  {
-    name: 'a Produce whose records end early',
-    bytes: request(ApiKey.Produce, 3, body(`${PRODUCE_HEAD} 00000001 0001 74 00000001 00000000 00000fff 00`)),
-    outcome: 'closed',
-    cause: /Produce version 3\) whose body does not parse/,
-  },
+  unparsable('a null array where none may be', 'ListOffsets', 1, 'ffffffff ffffffff'),
+  unparsable('a string of negative length', 'Metadata', 1, '00000001 8000'),
+  unparsable('a compact array of 2^32-2 topics', 'Metadata', 9, 'ffffffff0f'),
+  unparsable('a varint without an end', 'Metadata', 9, 'ffffffffffffffffffff'),
+  unparsable('a body that ends early', 'Metadata', 1, '00000002 0001 61'),
+  unparsable(
+    'a Produce whose records end early',
+    'Produce',
+    3,
+    `${PRODUCE_HEAD} 00000001 0001 74 00000001 00000000 00000fff 00`,
+  ),
   {
     name: 'a Produce with records of length -2',
     bytes: request(ApiKey.Produce, 3, body(`${PRODUCE_HEAD} 00000001 0001 74 00000001 00000000 fffffffe`)),
     outcome: 'answered',
   },
-  {
-    name: 'a Fetch with a count past its end',
-    bytes: request(ApiKey.Fetch, 4, body('ffffffff 00000000 00000001 7fffffff 00 00ffffff')),
-    outcome: 'closed',
-    cause: /Fetch version 4\) whose body does not parse/,
-  },
+  unparsable(
+    'a Fetch with a count past its end',
+    'Fetch',
+    4,
+    'ffffffff 00000000 00000001 7fffffff 00 00ffffff',
+  ),
   {
     name: 'bytes behind the body',
     bytes: request(ApiKey.Metadata, 1, body('00000000 deadbeef')),
