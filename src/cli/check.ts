@@ -18,7 +18,7 @@ import { METADATA_FOLDER, newestSnapshot, parseQuorumState } from '../metadata/k
 import { parseMetaProperties } from '../metadata/meta-properties.ts';
 import { readSnapshot } from '../metadata/snapshot.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { bytesText, endWithReader, note, Progress, print, printJson } from './output.ts';
+import { bytesText, counted, endWithReader, note, Progress, print, printJson } from './output.ts';
 
 interface CheckOptions {
   readonly deep?: boolean;
@@ -230,8 +230,9 @@ class DirectoryCheck {
       const lines = [
         ...this.#faults.map(({ file, what }) => `${file}: ${what}\n`),
         ...this.#remarks.map(({ file, what }) => `${file} (no damage): ${what}\n`),
-        `${counts.partitions} partitions, ${counts.segments} segments, ${counts.batches} batches, ` +
-          `${bytesText(counts.bytes)}: ${ok ? 'all is well' : `${this.#faults.length} faults`}\n`,
+        `${counted(counts.partitions, 'partition')}, ${counted(counts.segments, 'segment')}, ` +
+          `${counts.batches} ${counts.batches === 1 ? 'batch' : 'batches'}, ` +
+          `${bytesText(counts.bytes)}: ${ok ? 'all is well' : counted(this.#faults.length, 'fault')}\n`,
       ];
       await print(lines.join(''));
     }

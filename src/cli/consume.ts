@@ -15,7 +15,7 @@ import {
   positive,
   type TopicPartitions,
 } from './arguments.ts';
-import { bytesText, note, Progress, print, whenReaderGone } from './output.ts';
+import { bytesText, counted, note, Progress, print, whenReaderGone } from './output.ts';
 import { offsetsAt, type Place, resolvePartitions, resolvePositions } from './positions.ts';
 import {
   type Formatter,
@@ -43,7 +43,7 @@ interface ConsumeOptions extends SessionOptions {
 class Printer {
   readonly #format: Formatter;
   readonly #limit: number;
-  readonly #progress = new Progress(() => `${this.count} records read, ${bytesText(this.#bytes)}`);
+  readonly #progress = new Progress(() => `${counted(this.count, 'record')} read, ${bytesText(this.#bytes)}`);
   readonly #showProgress: boolean;
   #bytes = 0;
   count = 0;
@@ -165,7 +165,7 @@ async function consume(
   process.removeListener('SIGINT', stop);
   process.removeListener('SIGTERM', stop);
   printer.finish();
-  if (!options.quiet && !process.stdout.isTTY) note(`${printer.count} records read`);
+  if (!options.quiet && !process.stdout.isTTY) note(`${counted(printer.count, 'record')} read`);
 }
 
 /** How often a member commits, ms; as Kafka's consumers do by default. */

@@ -12,7 +12,7 @@ import type { RecordView } from '../protocol/records/batch.ts';
 import { LegacyBatch } from '../protocol/records/legacy.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { positive } from './arguments.ts';
-import { endWithReader, print, printJson, table } from './output.ts';
+import { counted, endWithReader, print, printJson, table } from './output.ts';
 import {
   DECODERS,
   type DecodedRecord,
@@ -46,7 +46,7 @@ async function dump(files: readonly string[], options: DumpOptions): Promise<voi
       throw new BroadsheetError(error.code, `${file}: ${error.message}`);
     }
   }
-  if (damaged > 0) throw new BroadsheetError('CORRUPT', `${damaged} faults were found`);
+  if (damaged > 0) throw new BroadsheetError('CORRUPT', `${counted(damaged, 'fault')} found`);
 }
 
 /** Returns how many faults it found. */

@@ -15,7 +15,7 @@ import { listOffsets, type PartitionOf, partitionName } from '../client/offsets.
 import { errorName, KafkaError } from '../protocol/errors.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { eachTopicPartitions, type Position, position, type TopicPartitions } from './arguments.ts';
-import { note, print, printJson, table } from './output.ts';
+import { counted, note, print, printJson, table } from './output.ts';
 import { offsetsAt, type Place, resolvePartitions, resolvePositions } from './positions.ts';
 import { overTheWire, type SessionOptions, withClient } from './session.ts';
 
@@ -285,7 +285,7 @@ async function refuseMembers(client: Client, group: string): Promise<void> {
   }
   if (info.state === 'Empty' || info.state === 'Dead') return;
   const clients = [...new Set(info.members.map(({ clientId, host }) => `${clientId} at ${host}`))];
-  const text = `it has ${info.members.length} members (${clients.slice(0, 3).join(', ')}${clients.length > 3 ? ' ...' : ''})`;
+  const text = `it has ${counted(info.members.length, 'member')} (${clients.slice(0, 3).join(', ')}${clients.length > 3 ? ' ...' : ''})`;
   throw new BrokerRefusal(KafkaError.NON_EMPTY_GROUP, `offsets of group ${group} were not reset`, text);
 }
 

@@ -68,6 +68,11 @@ export function table(heading: readonly string[], rows: readonly (readonly Cell[
   return `${[line(heading), ...texts.map(line)].join('\n')}\n`;
 }
 
+/** `1 record`, `2 records`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 /** `12.3 MiB`. */
 export function bytesText(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];

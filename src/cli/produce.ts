@@ -5,7 +5,7 @@ import { Producer } from '../client/producer.ts';
 import { COMPRESSIONS, type CompressionName } from '../protocol/compression.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { byteCount, eachPair, escaped, natural } from './arguments.ts';
-import { bytesText, note, Progress } from './output.ts';
+import { bytesText, counted, note, Progress } from './output.ts';
 import { INPUT_FIELDS, type Input, type InputField, jsonRecord, pieces, textRecord } from './record-input.ts';
 import { overTheWire, type SessionOptions, withClient } from './session.ts';
 
@@ -53,7 +53,9 @@ async function produce(client: Client, topic: string, options: ProduceOptions): 
   });
   let bytes = 0;
   let read = 0;
-  const progress = new Progress(() => `${producer.delivered} records written, ${bytesText(bytes)} read`);
+  const progress = new Progress(
+    () => `${counted(producer.delivered, 'record')} written, ${bytesText(bytes)} read`,
+  );
   const ticking = options.quiet ? undefined : setInterval(() => progress.tick(), 200);
   const readRecord = reader(options, producer.partitions);
   let stopped = false;
@@ -82,7 +84,7 @@ async function produce(client: Client, topic: string, options: ProduceOptions): 
   clearInterval(ticking);
   progress.clear();
   if (unnamed > 0) note(`... and ${unnamed} others`);
-  if (!options.quiet) note(`${producer.delivered} records written to ${topic}`);
+  if (!options.quiet) note(`${counted(producer.delivered, 'record')} written to ${topic}`);
   if (failure !== undefined) {
     if (producer.delivered < read) note(`the last of ${read} records read may not be written`);
     throw failure;

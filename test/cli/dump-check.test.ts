@@ -252,7 +252,7 @@ describe('dump', () => {
     bytes[100]! ^= 1;
     writeFileSync(path, bytes.subarray(0, -3));
     const { code, stdout, stderr } = await cli(['dump', path]);
-    expect({ code, stderr }).toEqual({ code: 1, stderr: 'broadsheet: 2 faults were found\n' });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: 'broadsheet: 2 faults found\n' });
     expect(stdout.toString()).toMatch(/DAMAGED: the CRC/);
     expect(stdout.toString()).toMatch(/the file ends within a batch: \d+ bytes are left\n$/);
   });
