@@ -30,6 +30,7 @@ export interface ClientKind {
 
 const NODE_SHARED = ['line-protocol.js'];
 const GO_SHARED = ['line_protocol.go'];
+const JAVA_SHARED = ['Driver.java'];
 const PYTHON_SHARED = ['line_protocol.py'];
 const npm: Step = { command: 'npm', args: ['ci', '--ignore-scripts', '--no-audit', '--no-fund'] };
 const PIP = 'venv/bin/pip';
@@ -39,6 +40,19 @@ const python: readonly Step[] = [
 ];
 const go: readonly Step[] = [
   { command: 'go', args: ['build', '-mod=readonly', '-buildvcs=false', '-o', 'driver', '.'] },
+];
+const java: readonly Step[] = [
+  { command: 'mvn', args: ['-q', '-B', 'dependency:copy-dependencies', '-DoutputDirectory=lib'] },
+  { command: 'javac', args: ['-cp', 'lib/*', '-d', 'classes', 'Driver.java'] },
+];
+const runJava = [
+  'java',
+  '-Xmx256m',
+  '-XX:+UseSerialGC',
+  '-XX:TieredStopAtLevel=1',
+  '-cp',
+  'classes:lib/*',
+  'Driver',
 ];
 const runPython = ['venv/bin/python', 'driver.py'];
 
@@ -70,6 +84,8 @@ export const CLIENTS: readonly ClientKind[] = [
   { name: 'confluent-kafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'aiokafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'franz-go', shared: GO_SHARED, install: go, run: ['./driver'] },
+  { name: 'kafka-clients-4.4', shared: JAVA_SHARED, install: java, run: runJava },
+  { name: 'kafka-clients-2.8', shared: JAVA_SHARED, install: java, run: runJava },
 ];
 
 export interface SourceFile {

@@ -225,6 +225,6 @@ func main() {
 		Codecs:    []string{"none", "gzip", "snappy", "lz4", "zstd"},
 		Protocols: []string{"classic", "cooperative", "consumer"},
 		// A static member of KIP-848 leaves without naming its instance, which brokers refuse: no "static-consumer".
-		Features:  []string{"idempotent", "static", "regex", "regex-later"},
+		Features: []string{"idempotent", "static", "regex", "regex-later"},
 	}, &driver{address: os.Args[1], producers: map[string]*kgo.Client{}})
 }

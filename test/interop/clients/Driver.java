@@ -1,0 +1,260 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.regex.Pattern;
+import org.apache.kafka.clients.consumer.Consumer;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.Producer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** A driver of kafka-clients, of any version since 2.4; the line protocol is in README.md beside this file. */
+public final class Driver {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    private static final String CLOSED = "";
+
+    private final String address;
+    private final Map<String, Producer<String, String>> producers = new HashMap<>();
+    private Consumer<String, String> consumer;
+    private final Map<TopicPartition, OffsetAndMetadata> next = new HashMap<>();
+    private Set<TopicPartition> told = Set.of();
+
+    private Driver(String address) {
+        this.address = address;
+    }
+
+    private static void write(ObjectNode message) {
+        OUT.println(message);
+        OUT.flush();
+    }
+
+    private Properties common() {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", address);
+        properties.put("metadata.max.age.ms", "1000");
+        properties.put("reconnect.backoff.max.ms", "500");
+        return properties;
+    }
+
+    private static String text(JsonNode command, String name, String otherwise) {
+        return command.hasNonNull(name) ? command.get(name).asText() : otherwise;
+    }
+
+    private Producer<String, String> producer(String codec, boolean idempotent) {
+        return producers.computeIfAbsent(codec + " " + idempotent, key -> {
+            Properties properties = common();
+            properties.put("compression.type", codec);
+            properties.put("enable.idempotence", String.valueOf(idempotent));
+            properties.put("acks", "all");
+            properties.put("linger.ms", "20");
+            return new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
+        });
+    }
+
+    private void produce(JsonNode command) throws Exception {
+        boolean nulls = command.path("nulls").asBoolean();
+        String prefix = command.get("prefix").asText();
+        int size = command.path("size").asInt();
+        Producer<String, String> producer =
+            producer(text(command, "codec", "none"), command.path("idempotent").asBoolean());
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        for (int n = 0; n < command.get("count").asInt(); n++) {
+            String key = nulls && n % 10 == 9 ? null : prefix + "key " + n;
+            StringBuilder value = new StringBuilder(prefix + n + " ");
+            while (value.length() < size) {
+                value.append(value.length() + 1 < size ? "=+" : "=");
+            }
+            String whole = nulls && n % 10 == 8 ? null : value.toString();
+            ProducerRecord<String, String> record =
+                new ProducerRecord<>(command.get("topic").asText(), key, whole);
+            record.headers().add("n", String.valueOf(n).getBytes(StandardCharsets.UTF_8));
+            record.headers().add("from", prefix.getBytes(StandardCharsets.UTF_8));
+            sent.add(producer.send(record));
+        }
+        for (Future<RecordMetadata> each : sent) {
+            each.get();
+        }
+    }
+
+    private void join(JsonNode command) throws Exception {
+        String protocol = command.get("protocol").asText();
+        Properties properties = common();
+        properties.put("group.id", command.get("group").asText());
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("enable.auto.commit", "false");
+        if (command.hasNonNull("instanceId")) {
+            properties.put("group.instance.id", command.get("instanceId").asText());
+        }
+        if (protocol.equals("consumer")) {
+            properties.put("group.protocol", "consumer");
+        } else {
+            properties.put("session.timeout.ms", command.get("sessionTimeoutMs").asText());
+            properties.put("heartbeat.interval.ms", "250");
+            String assignor = protocol.equals("cooperative") ? "CooperativeStickyAssignor" : "RangeAssignor";
+            properties.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
+        }
+        KafkaConsumer<String, String> made =
+            new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer());
+        if (!command.hasNonNull("pattern")) {
+            List<String> topics = new ArrayList<>();
+            command.get("topics").forEach(topic -> topics.add(topic.asText()));
+            made.subscribe(topics);
+        } else if (protocol.equals("consumer")) {
+            // Resolved by the broker. Old versions have no such class.
+            Class<?> kind = Class.forName("org.apache.kafka.clients.consumer.SubscriptionPattern");
+            Object pattern = kind.getConstructor(String.class).newInstance(command.get("pattern").asText());
+            KafkaConsumer.class.getMethod("subscribe", kind).invoke(made, pattern);
+        } else {
+            made.subscribe(Pattern.compile(command.get("pattern").asText()));
+        }
+        consumer = made;
+        told = Set.of();
+        next.clear();
+    }
+
+    /** Lets the member live for a moment. */
+    private void poll() {
+        for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(20))) {
+            ObjectNode message = JSON.createObjectNode().put("event", "record");
+            message.put("topic", record.topic()).put("partition", record.partition());
+            message.put("offset", record.offset()).put("key", record.key()).put("value", record.value());
+            ObjectNode headers = message.putObject("headers");
+            for (Header header : record.headers()) {
+                headers.put(header.key(), new String(header.value(), StandardCharsets.UTF_8));
+            }
+            write(message);
+            TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+            next.put(partition, new OffsetAndMetadata(record.offset() + 1));
+        }
+        Set<TopicPartition> held = consumer.assignment();
+        if (!held.equals(told)) {
+            told = new HashSet<>(held);
+            next.keySet().retainAll(told);
+            ObjectNode message = JSON.createObjectNode().put("event", "assignment");
+            ArrayNode partitions = message.putArray("partitions");
+            told.forEach(partition -> partitions.add(partition.toString()));
+            write(message);
+        }
+    }
+
+    private ObjectNode committed(JsonNode command) {
+        Set<TopicPartition> wanted = new HashSet<>(consumer.assignment());
+        Set<String> topics = new HashSet<>();
+        command.get("topics").forEach(topic -> topics.add(topic.asText()));
+        wanted.removeIf(partition -> !topics.contains(partition.topic()));
+        ObjectNode result = JSON.createObjectNode();
+        consumer.committed(wanted).forEach((partition, at) ->
+            result.put(partition.toString(), at == null ? -1 : at.offset()));
+        return result;
+    }
+
+    private ObjectNode answer(JsonNode command) throws Exception {
+        switch (command.get("cmd").asText()) {
+            case "produce" -> produce(command);
+            case "join" -> join(command);
+            case "commit" -> consumer.commitSync(next);
+            case "committed" -> {
+                return committed(command);
+            }
+            case "leave" -> {
+                consumer.close();
+                consumer = null;
+            }
+            default -> throw new IllegalArgumentException("no such command");
+        }
+        return JSON.createObjectNode();
+    }
+
+    private static String version() throws IOException {
+        Properties properties = new Properties();
+        try (InputStream in = Driver.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            properties.load(in);
+        }
+        return properties.getProperty("version");
+    }
+
+    private void ready() throws IOException {
+        String version = version();
+        ObjectNode message = JSON.createObjectNode().put("event", "ready");
+        message.put("client", "kafka-clients " + version);
+        ArrayNode codecs = message.putArray("codecs");
+        List.of("none", "gzip", "snappy", "lz4", "zstd").forEach(codecs::add);
+        ArrayNode protocols = message.putArray("protocols").add("classic").add("cooperative");
+        ArrayNode features = message.putArray("features").add("idempotent").add("static");
+        features.add("regex").add("regex-later");
+        if (Integer.parseInt(version.split("[.]")[0]) >= 4) {
+            protocols.add("consumer");
+            features.add("static-consumer");
+        }
+        write(message);
+    }
+
+    private void serve() throws Exception {
+        BlockingQueue<String> lines = new LinkedBlockingQueue<>();
+        Thread reader = new Thread(() -> {
+            try (BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8))) {
+                for (String line = in.readLine(); line != null; line = in.readLine()) {
+                    lines.add(line);
+                }
+            } catch (IOException error) {
+                error.printStackTrace();
+            }
+            lines.add(CLOSED);
+        });
+        reader.setDaemon(true);
+        reader.start();
+        ready();
+        while (true) {
+            String line = consumer == null ? lines.take() : lines.poll();
+            if (line == null) {
+                try {
+                    poll();
+                } catch (RuntimeException error) {
+                    write(JSON.createObjectNode().put("event", "error").put("message", error.toString()));
+                }
+                continue;
+            }
+            if (line.equals(CLOSED)) {
+                Runtime.getRuntime().halt(0);
+            }
+            JsonNode command = JSON.readTree(line);
+            ObjectNode reply = JSON.createObjectNode().put("reply", command.get("id").asInt());
+            try {
+                reply.set("result", answer(command));
+            } catch (Exception error) {
+                reply.put("error", error.toString());
+            }
+            write(reply);
+        }
+    }
+
+    public static void main(String[] args) throws Exception {
+        new Driver(args[0]).serve();
+    }
+}
