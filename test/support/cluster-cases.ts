@@ -100,8 +100,17 @@ export interface Asker {
 
 export interface Case {
   readonly name: string;
+  /** It changes nothing: Apache Kafka may need a moment before its answer has what was changed before. */
+  readonly reads?: boolean;
   readonly run: (asker: Asker) => Promise<unknown>;
 }
+
+const READS: ReadonlySet<number> = new Set([
+  ApiKey.DescribeClientQuotas,
+  ApiKey.DescribeCluster,
+  ApiKey.DescribeQuorum,
+  ApiKey.DescribeUserScramCredentials,
+]);
 
 function ask<Request, Response>(
   name: string,
@@ -109,7 +118,11 @@ function ask<Request, Response>(
   version: number,
   body: Request,
 ): Case {
-  return { name: `${name} (v${version})`, run: (asker) => asker.request(call, body, { version }) };
+  return {
+    name: `${name} (v${version})`,
+    reads: READS.has(call.key),
+    run: (asker) => asker.request(call, body, { version }),
+  };
 }
 
 // --- what the cluster is ---
