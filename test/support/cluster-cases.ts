@@ -18,7 +18,7 @@ import {
   readAlterUserScramCredentialsResponse,
   writeAlterUserScramCredentialsRequest,
 } from '../../src/protocol/generated/AlterUserScramCredentials.ts';
-import { ApiKey } from '../../src/protocol/generated/api-keys.ts';
+import { API_FACTS, ApiKey } from '../../src/protocol/generated/api-keys.ts';
 import {
   readDescribeClientQuotasResponse,
   writeDescribeClientQuotasRequest,
@@ -105,13 +105,6 @@ export interface Case {
   readonly run: (asker: Asker) => Promise<unknown>;
 }
 
-const READS: ReadonlySet<number> = new Set([
-  ApiKey.DescribeClientQuotas,
-  ApiKey.DescribeCluster,
-  ApiKey.DescribeQuorum,
-  ApiKey.DescribeUserScramCredentials,
-]);
-
 function ask<Request, Response>(
   name: string,
   call: Api<Request, Response>,
@@ -120,7 +113,7 @@ function ask<Request, Response>(
 ): Case {
   return {
     name: `${name} (v${version})`,
-    reads: READS.has(call.key),
+    reads: API_FACTS[call.key]!.name.startsWith('Describe'),
     run: (asker) => asker.request(call, body, { version }),
   };
 }
