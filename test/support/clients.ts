@@ -84,6 +84,7 @@ export const CLIENTS: readonly ClientKind[] = [
   { name: 'confluent-kafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'aiokafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'franz-go', shared: GO_SHARED, install: go, run: ['./driver'] },
+  { name: 'sarama', shared: GO_SHARED, install: go, run: ['./driver'] },
   { name: 'kafka-clients-4.4', shared: JAVA_SHARED, install: java, run: runJava },
   { name: 'kafka-clients-2.8', shared: JAVA_SHARED, install: java, run: runJava },
 ];
