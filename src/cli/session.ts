@@ -46,7 +46,7 @@ export async function withClient(
 
 function unreachable(bootstrap: string, error: unknown): unknown {
   if (!(error instanceof BroadsheetError) || error.code === 'INVALID_ARGUMENT') return error;
-  if (error.code === 'MALFORMED' || /closed the connection/.test(error.message)) {
+  if (error.code === 'MALFORMED' || /closed the connection|read ECONNRESET/.test(error.message)) {
     return new BroadsheetError(
       error.code,
       `${bootstrap} does not answer as a Kafka broker does (${error.message}): is that a plaintext Kafka listener?`,

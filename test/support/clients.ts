@@ -87,6 +87,12 @@ export const CLIENTS: readonly ClientKind[] = [
   { name: 'sarama', shared: GO_SHARED, install: go, run: ['./driver'] },
   { name: 'kafka-clients-4.4', shared: JAVA_SHARED, install: java, run: runJava },
   { name: 'kafka-clients-2.8', shared: JAVA_SHARED, install: java, run: runJava },
+  {
+    name: 'rdkafka',
+    shared: [],
+    install: [{ command: 'cargo', args: ['build', '--release', '--locked', '--quiet'] }],
+    run: ['target/release/driver'],
+  },
 ];
 
 export interface SourceFile {
