@@ -407,9 +407,8 @@ export class ClassicGroup {
     this.#prepareRebalance('members did not sync in time');
   }
 
-  /** Takes the assignments back and answers all syncs that wait. */
+  /** Answers all syncs that wait. Who is cooperative goes on with what it had, so that this stays its assignment. */
   #failSyncs(errorCode: number): void {
-    for (const member of this.members.all()) member.assignment = NO_BYTES;
     for (const member of this.members.all()) {
       if (member.answerSync(refusedSync(errorCode))) this.#touch(member);
     }

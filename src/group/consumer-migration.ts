@@ -12,6 +12,7 @@ import {
   MemberState,
   type MemberSubscription,
   NO_PARTITIONS,
+  partitionsOf,
 } from './consumer-member.ts';
 import { readAssignment, readSubscription, writeAssignment } from './consumer-protocol-bytes.ts';
 import type { ConsumerHost, TopicsView } from './consumer-types.ts';
@@ -91,6 +92,19 @@ export function upgraded(classic: ClassicGroup, host: ConsumerHost): ConsumerGro
   return consumer;
 }
 
+/** What a member may still read: should the group come back before it has rebalanced, nobody else may have it. */
+function held({ assigned, pendingRevocation }: MemberProgress): MemberAssignment {
+  const all = new Map(partitionsOf(assigned));
+  for (const [topicId, partitions] of partitionsOf(pendingRevocation)) {
+    const merged = [...(all.get(topicId) ?? []), ...partitions];
+    all.set(
+      topicId,
+      merged.sort((a, b) => a - b),
+    );
+  }
+  return all;
+}
+
 /** The group under the classic protocol, once all its members speak that; undefined when it can't go there. It rebalances. The
  * consumer group is ended. */
 export function downgraded(
@@ -102,7 +116,7 @@ export function downgraded(
   if (members.size === 0 || members.classicCount < members.size || !host.consumer.downgrades)
     return undefined;
   if (members.size > classicHost.settings.maxSize) return undefined;
-  const converted = [...members.all()].map(({ memberId, subscription }) => {
+  const converted = [...members.all()].map(({ memberId, subscription, progress }) => {
     const { sessionTimeoutMs, protocols } = subscription.classic!;
     const member = new ClassicMember({
       memberId,
@@ -113,7 +127,7 @@ export function downgraded(
       sessionTimeoutMs,
       protocols,
     });
-    member.assignment = writeAssignment(consumer.target(memberId), protocols[0]!.metadata, host.topics);
+    member.assignment = writeAssignment(held(progress), protocols[0]!.metadata, host.topics);
     return member;
   });
   const together = new ClassicMembers();
