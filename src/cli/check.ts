@@ -27,6 +27,8 @@ interface CheckOptions {
 
 const LOCK_FILE = '.lock';
 const META_PROPERTIES = 'meta.properties';
+/** A segment is named by its base offset. */
+const SEGMENT_FILE = /^\d{20}\.log$/;
 const CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE];
 
 async function check(given: string, options: CheckOptions): Promise<void> {
@@ -38,7 +40,7 @@ async function check(given: string, options: CheckOptions): Promise<void> {
   } catch (error) {
     throw fileError(dir, error);
   }
-  const isPartition = !names.includes(META_PROPERTIES) && names.some((name) => name.endsWith('.log'));
+  const isPartition = !names.includes(META_PROPERTIES) && names.some((name) => SEGMENT_FILE.test(name));
   if (!isPartition && !names.includes(META_PROPERTIES) && !names.some(parsePartitionFolder)) {
     throw new BroadsheetError('NOT_FOUND', `${dir} is neither a data directory nor a partition's folder`);
   }

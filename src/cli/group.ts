@@ -111,7 +111,10 @@ async function describe(client: Client, names: readonly string[], options: Sessi
   for (const name of groups) {
     const info = await describeGroup(client, name);
     const offsets = await offsetRows(client, info, await committedOffsets(client, name));
-    described.push({ ...info, offsets, totalLag: offsets.reduce((sum, { lag }) => sum + (lag ?? 0), 0) });
+    // Where nothing is committed the lag depends on where a member would begin.
+    const known = offsets.every(({ lag }) => lag !== null);
+    const totalLag = known ? offsets.reduce((sum, { lag }) => sum + lag!, 0) : null;
+    described.push({ ...info, offsets, totalLag });
   }
   if (options.json) {
     const documents = described.map(({ coordinator: { nodeId, host, port }, ...group }) => ({
@@ -129,7 +132,7 @@ async function describe(client: Client, names: readonly string[], options: Sessi
       ...(group.assignor === '' ? [] : [`assignor ${group.assignor}`]),
       ...(group.epoch === null ? [] : [`epoch ${group.epoch}`]),
       `coordinator ${coordinator.nodeId}`,
-      `lag ${group.totalLag}`,
+      `lag ${group.totalLag ?? 'unknown'}`,
     ];
     await print(`${facts.join('  ')}\n`);
     if (members.length > 0) {

@@ -1,5 +1,14 @@
 /** dump and check on a directory of this broker, whole and damaged. */
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -83,6 +92,13 @@ describe('check', () => {
       stderr: expect.stringContaining('there is no'),
     });
     expect(await cli(['check', dir])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('neither a data directory nor'),
+    });
+    const logs = join(dir, 'logs');
+    mkdirSync(logs);
+    writeFileSync(join(logs, 'app.log'), 'no segment');
+    expect(await cli(['check', logs])).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('neither a data directory nor'),
     });

@@ -25,7 +25,7 @@ interface GroupsDocument {
       end: number;
       lag: number | null;
     }[];
-    totalLag: number;
+    totalLag: number | null;
   }[];
 }
 
@@ -320,6 +320,8 @@ export function cliSuite(cli: () => CliOf): void {
           groups[0]?.members.map(({ assignment }) => assignment[0]?.partitions.length ?? 0) ?? [];
         if (groups[0]?.state === 'Stable' && shares.join() === '2,2') break;
       }
+      const { offsets, totalLag } = await described(group);
+      expect(totalLag).toBe(offsets.some(({ lag }) => lag === null) ? null : 0);
       const moved = await cli().failure(['group', 'reset-offsets', group, name, '--to', 'earliest']);
       expect(moved).toMatchObject({ code: 1, stderr: expect.stringMatching(/NON_EMPTY_GROUP.* 2 members/) });
       expect(await cli().failure(['group', 'delete', group])).toMatchObject({
