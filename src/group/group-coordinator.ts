@@ -332,12 +332,7 @@ export class GroupCoordinator implements ClassicHost {
     }
     const records = removed.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
     for (const { key } of foreign?.keys.values() ?? []) records.push({ key, value: null });
-    if (consumer === undefined) records.push(groupTombstone(groupId));
-    else {
-      consumer.facts.bury();
-      consumer.facts.flush();
-    }
-    this.#topic.appendMany(groupId, records, (code) => {
+    const written = (code: number) => {
       if (code === KafkaError.NONE) {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
         const ends = foreign ?? (consumer?.state === 'Empty' ? consumer : undefined);
@@ -350,7 +345,14 @@ export class GroupCoordinator implements ClassicHost {
           this.#table.remove(groupId);
       }
       respond(groupCode(code));
-    });
+    };
+    if (consumer === undefined) records.push(groupTombstone(groupId));
+    else {
+      consumer.facts.bury();
+      // Without offsets its own tombstones are all that is written.
+      consumer.facts.flush(records.length === 0 ? written : undefined);
+    }
+    if (records.length > 0) this.#topic.appendMany(groupId, records, written);
   }
 
   /** A topic is gone, and with it what was committed for it; with the coordinator's own topic all groups are. */
