@@ -11,6 +11,10 @@ import {
   writeConsumerGroupHeartbeatRequest,
 } from '../../src/protocol/generated/ConsumerGroupHeartbeat.ts';
 import {
+  readDeleteGroupsResponse,
+  writeDeleteGroupsRequest,
+} from '../../src/protocol/generated/DeleteGroups.ts';
+import {
   readDescribeGroupsResponse,
   writeDescribeGroupsRequest,
 } from '../../src/protocol/generated/DescribeGroups.ts';
@@ -125,6 +129,17 @@ async function fetched(memberId: string | null, memberEpoch: number) {
   return [groups[0]!.errorCode, groups[0]!.topics[0]?.partitions[0]?.committedOffset];
 }
 
+async function deleted(groupsNames: string[]): Promise<number[]> {
+  const { results } = await broker.ask(
+    client.peer,
+    42,
+    2,
+    (writer) => writeDeleteGroupsRequest(writer, 2, { groupsNames }),
+    readDeleteGroupsResponse,
+  );
+  return results.map(({ errorCode }) => errorCode);
+}
+
 describe('the consumer protocol', () => {
   it('assigns with the first answer, and tells of the group', async () => {
     const topicId = await topicIdOf('t');
@@ -175,6 +190,24 @@ describe('the consumer protocol', () => {
     expect(await fetched('a', 1)).toEqual([KafkaError.STALE_MEMBER_EPOCH, undefined]);
     await heartbeat({ memberId: 'a', memberEpoch: -1 });
     expect(await commit('', -1)).toBe(0);
+  });
+
+  it('deletes an empty group, with commits or without', async () => {
+    for (const commits of [false, true]) {
+      const { memberEpoch } = await join('a');
+      if (commits) expect(await commit('a', memberEpoch)).toBe(0);
+      expect(await deleted(['g', 'other'])).toEqual([
+        KafkaError.NON_EMPTY_GROUP,
+        KafkaError.GROUP_ID_NOT_FOUND,
+      ]);
+      await heartbeat({ memberId: 'a', memberEpoch: -1 });
+      expect(await deleted(['g'])).toEqual([0]);
+      expect((await described()).errorCode).toBe(KafkaError.GROUP_ID_NOT_FOUND);
+      await broker.close();
+      broker = await TestBroker.start(CONFIG, broker.engine);
+      client = new TestClient(broker);
+      expect(await deleted(['g'])).toEqual([KafkaError.GROUP_ID_NOT_FOUND]);
+    }
   });
 
   it('lets a member commit in an older epoch what it has held since then', async () => {

@@ -39,6 +39,7 @@ export class ModelLog implements GroupLog {
   }
 
   appendMany(groupId: string, records: readonly JournalRecord[], done: AppendDone): void {
+    if (records.length === 0) throw new Error('nothing to write is never answered');
     this.append(groupId, records, done);
   }
 
