@@ -1,6 +1,19 @@
 import { defineConfig } from 'vitest/config';
+import { scaled } from './test/support/scale.ts';
 
 const common = { environment: 'node', pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const;
+
+/** Comparisons with Apache Kafka that take minutes; the smaller size has others of their kind. */
+const ONLY_FULL = [
+  'assignors',
+  'cluster-directory',
+  'cluster-features',
+  'consumer-groups-kafka',
+  'groups-directory',
+  'kafka-admin-wire',
+  'kafka-configs',
+  'kafka-consumer-groups',
+].map((name) => `test/interop/${name}.test.ts`);
 
 /** unit: needs only Node and the compiled addon. Everything slower or needing other tools has its own project. */
 export default defineConfig({
@@ -20,6 +33,7 @@ export default defineConfig({
           ...common,
           name: 'interop',
           include: ['test/interop/**/*.test.ts'],
+          exclude: scaled(ONLY_FULL, []),
           globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,
           fileParallelism: false,

@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { scaled } from './scale.ts';
 
 const SOURCES = fileURLToPath(new URL('../interop/clients', import.meta.url));
 /** Where clients are installed; one that is here with the right stamp is not installed again. */
@@ -24,6 +25,8 @@ export interface ClientKind {
   readonly shared: readonly string[];
   /** Run in its folder, one after the other, to install packages and build the driver. */
   readonly install: readonly Step[];
+  /** Compiles librdkafka, for minutes: only run at full size, since confluent-kafka's binary is the same library. */
+  readonly compiles?: boolean;
   /** The driver's command, run in its folder; the broker's address comes after it. */
   readonly run: readonly string[];
 }
@@ -56,7 +59,7 @@ const runJava = [
 ];
 const runPython = ['venv/bin/python', 'driver.py'];
 
-export const CLIENTS: readonly ClientKind[] = [
+const ALL: readonly ClientKind[] = [
   { name: 'kafkajs', shared: NODE_SHARED, install: [npm], run: [process.execPath, 'driver.js'] },
   {
     name: 'kafka-javascript',
@@ -72,6 +75,7 @@ export const CLIENTS: readonly ClientKind[] = [
         env: { CKJS_LINKING: 'dynamic', npm_config_nodedir: join(process.execPath, '../..') },
       },
     ],
+    compiles: true,
     run: [process.execPath, 'driver.js'],
   },
   {
@@ -91,9 +95,16 @@ export const CLIENTS: readonly ClientKind[] = [
     name: 'rdkafka',
     shared: [],
     install: [{ command: 'cargo', args: ['build', '--release', '--locked', '--quiet'] }],
+    compiles: true,
     run: ['target/release/driver'],
   },
 ];
+
+/** What runs at the size that was asked for. */
+export const CLIENTS = scaled(
+  ALL.filter(({ compiles }) => compiles !== true),
+  ALL,
+);
 
 export interface SourceFile {
   readonly from: string;
