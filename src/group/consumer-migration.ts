@@ -146,7 +146,9 @@ export function downgraded(
     },
     converted,
   );
-  facts.addRecord(groupRecord(classic, classic.assignments()));
+  // A broker that is killed before the rebalance ends takes the group for a settled one: in a later generation than its members
+  // are in, so that they join again.
+  facts.addRecord(groupRecord(classic, classic.assignments(), classic.generationId + 1));
   facts.flush();
   classic.resume('the last member of the consumer protocol left');
   return classic;

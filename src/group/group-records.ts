@@ -103,10 +103,11 @@ function groupKey(group: string): Uint8Array {
 export function groupRecord(
   group: ClassicGroup,
   assignments: ReadonlyMap<string, Uint8Array>,
+  generation = group.generationId,
 ): JournalRecord {
   const value: schemas.GroupMetadataValueInput = {
     protocolType: group.protocolType ?? '',
-    generation: group.generationId,
+    generation,
     protocol: group.protocolName,
     leader: group.members.leaderId,
     currentStateTimestamp: group.stateTimestamp,
