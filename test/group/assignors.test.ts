@@ -1,5 +1,5 @@
 /** Properties of both assignors, over seeded random groups that live on: BROADSHEET_SEED=n runs one. */
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { Assignor, AssignorMember, MemberAssignment } from '../../src/group/assignor.ts';
 import { rangeAssignor } from '../../src/group/assignor-range.ts';
 import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
@@ -90,6 +90,9 @@ function eachSeed(check: (seed: number) => void): void {
     }
   }
 }
+
+// At full size, on a busy machine.
+vi.setConfig({ testTimeout: 1_800_000 });
 
 for (const assignor of [uniformAssignor, rangeAssignor]) {
   describe(`the ${assignor.name} assignor`, () => {

@@ -9,6 +9,8 @@ import { ConsumerClient, type ConsumerOptions } from './life-consumer.ts';
 
 const RUNS = scaled(40, 2_000);
 const STEPS = 250;
+/** At full size, on a busy machine. */
+const LONGEST_MS = 1_800_000;
 const MAX_CLIENTS = 8;
 const only = process.env.BROADSHEET_SEED;
 const seeds = only === undefined ? Array.from({ length: RUNS }, (_, n) => n + 1) : [Number(only)];
@@ -111,15 +113,21 @@ async function runAll(classic?: ClassicKind): Promise<void> {
 }
 
 describe('a group of both protocols', () => {
-  it('lets no two clients own a partition at once, and converges, with eager classic clients', () =>
-    runAll('eager'));
+  it(
+    'lets no two clients own a partition at once, and converges, with eager classic clients',
+    () => runAll('eager'),
+    LONGEST_MS,
+  );
 
-  it('lets no two clients own a partition at once, and converges, with cooperative classic clients', () =>
-    runAll('cooperative'));
+  it(
+    'lets no two clients own a partition at once, and converges, with cooperative classic clients',
+    () => runAll('cooperative'),
+    LONGEST_MS,
+  );
 });
 
 describe('a group of the consumer protocol', () => {
-  it('lets no two clients own a partition at once, and converges', () => runAll());
+  it('lets no two clients own a partition at once, and converges', () => runAll(), LONGEST_MS);
 
   it('is caught when it answers before its records last', async () => {
     expect(await caught({ lying: true }, /owned twice|was committed/)).toBeGreaterThan(0);

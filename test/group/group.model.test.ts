@@ -48,7 +48,7 @@ describe('a classic group', () => {
         throw new Error(`seed ${seed}: ${(error as Error).message}`, { cause: error });
       });
     }
-  });
+  }, 1_800_000);
 
   it('is caught when it answers before its records last', async () => {
     let caught = 0;
