@@ -15,6 +15,9 @@ const ONLY_FULL = [
   'kafka-consumer-groups',
 ].map((name) => `test/interop/${name}.test.ts`);
 
+/** Needs nothing but Node, yet more of the three minutes that unit tests may take than it is worth there. */
+const SLOW_BENCH = 'test/bench/groups.test.ts';
+
 /** unit: needs only Node and the compiled addon. Everything slower or needing other tools has its own project. */
 export default defineConfig({
   test: {
@@ -24,7 +27,7 @@ export default defineConfig({
           ...common,
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/interop/**', 'test/crash/**', 'test/tidy.test.ts'],
+          exclude: ['test/interop/**', 'test/crash/**', 'test/tidy.test.ts', SLOW_BENCH],
         },
       },
       { test: { ...common, name: 'tidy', include: ['test/tidy.test.ts'] } },
@@ -32,7 +35,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'interop',
-          include: ['test/interop/**/*.test.ts'],
+          include: ['test/interop/**/*.test.ts', SLOW_BENCH],
           exclude: scaled(ONLY_FULL, []),
           globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,
