@@ -8,11 +8,14 @@ const ONLY_FULL = [
   'assignors',
   'cluster-directory',
   'cluster-features',
+  'cluster-requests',
   'consumer-groups-kafka',
   'groups-directory',
   'kafka-admin-wire',
+  'kafka-cluster-tools',
   'kafka-configs',
   'kafka-consumer-groups',
+  'metadata-older',
 ].map((name) => `test/interop/${name}.test.ts`);
 
 /** Needs nothing but Node, yet more of the three minutes that unit tests may take than it is worth there. */
