@@ -93,7 +93,7 @@ describe('Apache Kafka', () => {
     expect(ours.metadata.clusterId).toBe(id);
     expect(ours.metadata.image.security.scram.has('alice')).toBe(true);
     expect(ours.metadata.image.features.get('eligible.leader.replicas.version')).toBe(1);
-    expect([...ours.metadata.servedFeatures.keys()]).toEqual(['metadata.version', 'kraft.version']);
+    expect([...ours.metadata.servedFeatures.keys()]).toEqual(['metadata.version', 'group.version', 'kraft.version']);
     await ours.create('t');
     await ours.write(written, 't', 'ours');
     await ours.stop();
@@ -149,7 +149,7 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
     expect(topics).toEqual(expected.topics);
     const features = Object.fromEntries(image.features);
     expect({ ...features, 'kraft.version': servedFeatures.get('kraft.version') }).toEqual(expected.features);
-    expect([...servedFeatures.keys()]).toEqual(['metadata.version', 'kraft.version']);
+    expect([...servedFeatures.keys()]).toEqual(['metadata.version', 'group.version', 'kraft.version']);
     const ids = expected.transactions.map(({ producerId }) => Number(producerId));
     expect(image.nextProducerId).toBeGreaterThan(Math.max(...ids));
     expect([...image.security.quotas()].length).toBe(expected.clientQuotas.length);
