@@ -93,7 +93,11 @@ describe('Apache Kafka', () => {
     expect(ours.metadata.clusterId).toBe(id);
     expect(ours.metadata.image.security.scram.has('alice')).toBe(true);
     expect(ours.metadata.image.features.get('eligible.leader.replicas.version')).toBe(1);
-    expect([...ours.metadata.servedFeatures.keys()]).toEqual(['metadata.version', 'group.version', 'kraft.version']);
+    expect([...ours.metadata.servedFeatures.keys()]).toEqual([
+      'metadata.version',
+      'group.version',
+      'kraft.version',
+    ]);
     await ours.create('t');
     await ours.write(written, 't', 'ours');
     await ours.stop();
