@@ -166,6 +166,36 @@ napi_value log_end_turn(napi_env env, napi_callback_info) {
   return undefined(env);
 }
 
+Status no_file() { return Status::Of(Code::kClosed, "the file is not open any more"); }
+
+// fileHold(segment): another handle of the file, good until fileRelease
+napi_value file_hold(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const int64_t segment = args.integer(0, "segment");
+  if (!args.ok()) return args.reject();
+  FileTable& files = args.environment().files();
+  std::shared_ptr<File> file = files.find(segment);
+  if (file == nullptr) return args.environment().fail(no_file());
+  return number(env, static_cast<double>(files.add(std::move(file))));
+}
+
+// fileDescriptor(file): its descriptor
+napi_value file_descriptor(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const int64_t handle = args.integer(0, "file");
+  if (!args.ok()) return args.reject();
+  const std::shared_ptr<File> file = args.environment().files().find(handle);
+  return file == nullptr ? args.environment().fail(no_file()) : number(env, file->descriptor());
+}
+
+// fileRelease(file): 0
+napi_value file_release(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const int64_t handle = args.integer(0, "file");
+  if (!args.ok()) return args.reject();
+  return args.environment().files().remove(handle) ? number(env, 0) : args.environment().fail(no_file());
+}
+
 // logRoll(handle, now): 0
 napi_value log_roll(napi_env env, napi_callback_info info) {
   Args args(env, info);
@@ -491,6 +521,9 @@ void init_log_binding(napi_env env, napi_value exports) {
           {"logCommit", log_commit},
           {"logRead", log_read},
           {"logEndTurn", log_end_turn},
+          {"fileHold", file_hold},
+          {"fileDescriptor", file_descriptor},
+          {"fileRelease", file_release},
           {"logRoll", log_roll},
           {"logSetOptions", log_set_options},
           {"logSetStartOffset", log_set_start_offset},

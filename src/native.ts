@@ -187,6 +187,12 @@ export interface LogAddon {
   logCommit(log: number): number;
   /** Returns 0: a range, in results segment, position, length; 1: empty; 2: cold; 3: out of range; or CORRUPT ... */
   logRead(log: number, offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): number;
+  /** Another handle for the file of a segment handle, good until fileRelease; or CLOSED. */
+  fileHold(segment: number): number;
+  /** The file's descriptor: whoever uses it holds the handle. */
+  fileDescriptor(file: number): number;
+  /** Returns 0, or CLOSED when it was released before. */
+  fileRelease(file: number): number;
   /** Takes back the segment handles that reads gave out since the last call. */
   logEndTurn(): void;
   logRoll(log: number, now: number): number;

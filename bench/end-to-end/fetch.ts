@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nativeTransport } from '../../src/broker/native-transport.ts';
+import { nativeRanges } from '../../src/log/native-ranges.ts';
 import { closeSegment, openSegment } from '../../test/support/native-files.ts';
 import {
   type Comparison,
@@ -49,7 +50,7 @@ export async function fetches(scale: Scale): Promise<Comparison[]> {
         onAccept() {},
         onFrame(connection) {
           if (position + size > scale.bytes) position = 0;
-          transport.send(connection, [header, { segment, position, length: size }]);
+          transport.send(connection, [header, { source: nativeRanges, segment, position, length: size }]);
           position += size;
         },
         onBadFrame() {},

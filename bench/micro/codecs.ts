@@ -4,6 +4,7 @@
  * the ratio of each interleaved round: min / median / max.
  */
 import { Bench } from 'tinybench';
+import { nativeRanges } from '../../src/log/native-ranges.ts';
 import { encodeFetchResponse, FetchRequestReader, type FetchResult } from '../../src/protocol/fetch.ts';
 import {
   type FetchRequestInput,
@@ -101,7 +102,7 @@ function pairs(topics: number, partitions: number, produceVersion: number, fetch
     logStartOffset: 0,
   };
   const batches = new Uint8Array(4096);
-  const range = { segment: 1, position: 4096, length: batches.length };
+  const range = { source: nativeRanges, segment: 1, position: 4096, length: batches.length };
   const fetchResult: FetchResult = {
     throttleTimeMs: 0,
     errorCode: 0,

@@ -1,4 +1,5 @@
 /** `transport=native`: sockets, framing and send queues of the addon (native/poll_loop.h), one call per tick. */
+import { nativeRanges } from '../log/native-ranges.ts';
 import { addon, type SocketAddon, type SocketShared, toError } from '../native.ts';
 import type { Part } from '../protocol/part.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -94,6 +95,8 @@ class NativeTransport implements Transport {
       if (part instanceof Uint8Array) {
         this.#sendBytes(connection, part);
       } else {
+        // Another source's numbers would name other files here.
+        if (part.source !== nativeRanges) throw new Error("a range of a log that is not the addon's");
         this.#entry(connection, part.segment, part.position, part.length);
         ranges = true;
       }

@@ -17,6 +17,7 @@ import type {
   Staged,
 } from './log.ts';
 import { NativeFiles } from './native-files.ts';
+import { nativeRanges } from './native-ranges.ts';
 
 const NUMBERS_PER_BATCH = 10;
 
@@ -26,7 +27,10 @@ const OUT_OF_RANGE: ReadResult = { kind: 'out-of-range' };
 
 /** Objects that every call on this thread uses again; see log.ts. */
 const staged = { baseOffset: 0, rolled: false };
-const ranged = { kind: 'range' as const, range: { segment: 0, position: 0, length: 1 } };
+const ranged = {
+  kind: 'range' as const,
+  range: { source: nativeRanges, segment: 0, position: 0, length: 1 },
+};
 
 /** Whether segment handles are out that the end of this turn takes back. */
 let turnEnds = false;
@@ -152,6 +156,7 @@ class NativeLog implements Log {
     }
     const { results, slots } = native;
     ranged.range = {
+      source: nativeRanges,
       segment: results[slots.segment]!,
       position: results[slots.position]!,
       length: results[slots.length]!,

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { nativeTransport } from '../../src/broker/native-transport.ts';
 import type { Transport } from '../../src/broker/transport.ts';
+import { nativeRanges } from '../../src/log/native-ranges.ts';
 import type { Part } from '../../src/protocol/part.ts';
 import { chill, closeSegment, openSegment } from '../support/native-files.ts';
 import { nativeTesting } from '../support/native-testing.ts';
@@ -70,7 +71,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
       const length = 1 + (seed % [3, 500, 70_000, 400_000][i % 4]!);
       const position = seed % (SIZE - length);
       if (seed & 64) {
-        parts.push({ segment, position, length });
+        parts.push({ source: nativeRanges, segment, position, length });
         expected.push(content.subarray(position, position + length));
       } else {
         const own = bytes(length, seed);
@@ -92,7 +93,10 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
 
   it('are read ahead when cold', async () => {
     await begin(fetchPath);
-    handler.answer = () => [Buffer.from('head'), { segment, position: 1_000_001, length: 5_000_000 }];
+    handler.answer = () => [
+      Buffer.from('head'),
+      { source: nativeRanges, segment, position: 1_000_001, length: 5_000_000 },
+    ];
     chill(path);
     const answer = read(socket, 5_000_004);
     socket.write(frame('x'));
@@ -102,7 +106,9 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
   it('of a deleted file are sent, also once the log has closed it', async () => {
     await begin(fetchPath);
     handler.answer = () => {
-      handler.transport!.send(handler.frames.at(-1)!.connection, [{ segment, position: 0, length: SIZE }]);
+      handler.transport!.send(handler.frames.at(-1)!.connection, [
+        { source: nativeRanges, segment, position: 0, length: SIZE },
+      ]);
       unlinkSync(path);
       closeSegment(segment);
       return undefined;
@@ -116,7 +122,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
     'close the connection when the file was cut to %i bytes underneath',
     async (left) => {
       await begin(fetchPath);
-      handler.answer = () => [{ segment, position: 0, length: SIZE }];
+      handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
       truncateSync(path, left);
       const answer = readToEnd(socket);
       socket.write(frame('x'));
@@ -129,7 +135,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
 
   it('cost little while a peer does not read, and its reads stop', async () => {
     await begin(fetchPath, 16 << 20);
-    handler.answer = () => [{ segment, position: 0, length: SIZE }];
+    handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
     socket.pause();
     const before = process.memoryUsage().rss;
     for (let i = 0; i < 12; i++) {
@@ -147,7 +153,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
 
   it('survive a peer that goes away in the midst', async () => {
     await begin(fetchPath);
-    handler.answer = () => [{ segment, position: 0, length: SIZE }];
+    handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
     socket.pause();
     socket.write(Buffer.concat([frame('x'), frame('y')]));
     await until(() => handler.frames.length === 2);
@@ -173,7 +179,7 @@ describe('sendfile of 2 MiB', () => {
 
   beforeEach(async () => {
     await begin('sendfile');
-    handler.answer = () => [{ segment, position: 0, length: SENT }];
+    handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SENT }];
   });
 
   it('takes a shorter piece when what a tick may send is not all warm', async () => {
@@ -203,7 +209,9 @@ describe('sendfile of 2 MiB', () => {
 
 it('auto copies short ranges and sends long ones by sendfile', async () => {
   await begin('auto');
-  handler.answer = (_connection, body) => [{ segment, position: 0, length: Number(body) }];
+  handler.answer = (_connection, body) => [
+    { source: nativeRanges, segment, position: 0, length: Number(body) },
+  ];
   socket.write(Buffer.concat([frame('32768'), frame('32769')]));
   const answer = await read(socket, 32768 + 32769);
   expect(answer.equals(Buffer.concat([content.subarray(0, 32768), content.subarray(0, 32769)]))).toBe(true);
@@ -212,7 +220,7 @@ it('auto copies short ranges and sends long ones by sendfile', async () => {
 
 it('closes a connection whose range names no open file', async () => {
   await begin('auto');
-  handler.answer = () => [{ segment: 999_999, position: 0, length: 10 }];
+  handler.answer = () => [{ source: nativeRanges, segment: 999_999, position: 0, length: 10 }];
   socket.write(frame('x'));
   await readToEnd(socket);
   await until(() => handler.closed.length === 1);

@@ -4,6 +4,7 @@ import {
   copyFileSync,
   existsSync,
   readFileSync,
+  readSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -320,10 +321,17 @@ describe('native log after a crash or a Kafka', () => {
     tick(engine, log, 50);
     expect((await log.scanBatches(0, 100, false)).length).toBe(100);
     const result = log.read(0, 111, 100, true);
+    if (result.kind !== 'range') throw new Error(result.kind);
+    const { source, segment } = result.range;
+    const held = source.hold(segment);
     rmSync(to, { recursive: true });
+    await log.close();
     const buffer = Buffer.alloc(111);
-    expect(result.kind === 'range' && nativeTesting().read(result.range.segment, buffer, 0, 'all')).toBe(111);
+    expect(readSync(held.fd, buffer, 0, 111, 0)).toBe(111);
     expect(buffer.readBigInt64BE(0)).toBe(0n);
+    held.release();
+    expect(codeOfThrow(() => source.hold(segment))).toBe('CLOSED');
+    await engine.close();
   });
 });
 

@@ -21,7 +21,7 @@ import {
   readProduceResponse,
   writeProduceResponse as writeGenerated,
 } from '../../src/protocol/generated/Produce.ts';
-import type { FileRange, Part } from '../../src/protocol/part.ts';
+import type { FileRange, Part, RangeSource } from '../../src/protocol/part.ts';
 import { ProduceRequestReader, writeProduceResponse } from '../../src/protocol/produce.ts';
 import { Reader } from '../../src/protocol/reader.ts';
 import { Writer } from '../../src/protocol/writer.ts';
@@ -159,13 +159,19 @@ describe('Fetch request', () => {
   });
 });
 
+const noSource: RangeSource = {
+  hold: () => {
+    throw new Error('no file');
+  },
+};
+
 /** Turns records into ranges of a file, and back. */
 class FakeFile {
   readonly #segments: Uint8Array[] = [];
 
   put(bytes: Uint8Array): FileRange {
     this.#segments.push(Buffer.concat([Buffer.from('before'), bytes, Buffer.from('after')]));
-    return { segment: this.#segments.length - 1, position: 6, length: bytes.length };
+    return { source: noSource, segment: this.#segments.length - 1, position: 6, length: bytes.length };
   }
 
   join(parts: readonly Part[]): Buffer {

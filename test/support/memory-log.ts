@@ -14,6 +14,7 @@ import type {
   RecoveryReport,
   Staged,
 } from '../../src/log/log.ts';
+import type { HeldFile, RangeSource } from '../../src/protocol/part.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 
 /** Fields of a v2 batch header, at their offsets from the batch's start. */
@@ -173,7 +174,10 @@ export class MemoryLog implements Log {
     }
     length = Math.min(length, maxBytes);
     if (from < 0 || length <= 0) return { kind: 'empty' };
-    return { kind: 'range', range: { segment: segment.handle, position: from, length } };
+    return {
+      kind: 'range',
+      range: { source: this.#engine, segment: segment.handle, position: from, length },
+    };
   }
 
   async warm(): Promise<void> {}
@@ -310,7 +314,7 @@ export class MemoryLog implements Log {
   }
 }
 
-export class MemoryEngine implements LogEngine {
+export class MemoryEngine implements LogEngine, RangeSource {
   readonly name = 'js';
   readonly files: MemoryFiles;
   readonly logs = new Set<MemoryLog>();
@@ -383,6 +387,11 @@ export class MemoryEngine implements LogEngine {
       if (bytes !== undefined) return bytes;
     }
     throw new BroadsheetError('NOT_FOUND', `no segment ${range.segment}`);
+  }
+
+  /** Nothing reads these from a descriptor. */
+  hold(segment: number): HeldFile {
+    throw new BroadsheetError('CLOSED', `segment ${segment} is in memory`);
   }
 
   async close(): Promise<void> {
