@@ -213,6 +213,7 @@ export class BrokerInstance implements TransportHandler {
       partitionById: (topicId, index): Partition | undefined => logs.partitionById(topicId, index),
       partitions: () => logs.partitions(),
       checkpointLogStarts: () => logs.checkpointLogStarts(),
+      inspector: engine.inspector,
       space: () => engine.files.space(dataDir),
       features: (): FeatureLevels => ({
         supportedFeatures: SERVED_FEATURES.map((feature) => ({

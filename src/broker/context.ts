@@ -1,6 +1,7 @@
 /** What handlers see of the broker. */
 import type { BrokerConfig } from '../config/broker-config.ts';
 import type { GroupCoordinator } from '../group/group-coordinator.ts';
+import type { BatchInspector } from '../log/batch-inspector.ts';
 import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -36,6 +37,8 @@ export interface BrokerContext {
   readonly listeners: Listeners;
   readonly fetches: DelayedFetches;
   readonly sessions: FetchSessionCache;
+  /** Judges produced batches. */
+  readonly inspector: BatchInspector;
   readonly producerIds: { next(): Promise<number> };
   readonly handlers: ReadonlyMap<number, HandlerRow>;
   readonly clock: Clock;

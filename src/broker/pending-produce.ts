@@ -1,4 +1,5 @@
 /** One Produce from its staging to its answer: collects how the append to each partition ended. */
+import type { BatchInspector } from '../log/batch-inspector.ts';
 import { RecordsRefused, validateProduced } from '../log/batch-validation.ts';
 import type { AppendListener, Partition } from '../log/partition.ts';
 import { compressionId } from '../protocol/compression.ts';
@@ -35,11 +36,13 @@ export class PendingProduce implements AppendListener {
   /** Appends that have not ended, and one for the staging itself. */
   #left = 1;
   readonly #version: number;
+  readonly #inspector: BatchInspector;
   readonly #done: (produce: PendingProduce) => void;
 
   /** `done` is called once, when the last append has ended. */
-  constructor(version: number, done: (produce: PendingProduce) => void) {
+  constructor(version: number, inspector: BatchInspector, done: (produce: PendingProduce) => void) {
     this.#version = version;
+    this.#inspector = inspector;
     this.#done = done;
   }
 
@@ -85,7 +88,7 @@ export class PendingProduce implements AppendListener {
     }
     this.#left++;
     try {
-      const batch = validateProduced(bytes, start, end, partition.config, now);
+      const batch = validateProduced(bytes, start, end, partition.config, now, this.#inspector);
       const [from, at] = batch.recoded === undefined ? [bytes, start] : [batch.recoded, 0];
       // The log has no more than a pointer to them until the tick's commit.
       if (batch.recoded !== undefined) this.#kept.push(batch.recoded);

@@ -1,10 +1,9 @@
 /**
  * What a Produce may append to a partition: one batch, judged as Kafka judges it, or more strictly where Kafka would store
- * nonsense or fail without a reason (docs/DIFFERENCES.md, "Produce"). Uncompressed batches are walked by the addon in one
- * call; a compressed one is unpacked here, within max.decompressed.message.bytes, and then walked by it.
+ * nonsense or fail without a reason (docs/DIFFERENCES.md, "Produce"). The engine's inspector walks uncompressed batches
+ * in one call; a compressed one is unpacked here, within max.decompressed.message.bytes, and then walked by it.
  */
 import type { TopicConfig } from '../config/topic-config.ts';
-import { type Addon, addon, toError } from '../native.ts';
 import {
   type CompressionName,
   compress,
@@ -25,6 +24,7 @@ import {
 } from '../protocol/records/batch.ts';
 import { frameBytes } from '../protocol/records/reader.ts';
 import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
+import type { BatchFacts, BatchInspector } from './batch-inspector.ts';
 import type { BatchInfo } from './log.ts';
 
 /** The topic configs that say what may be produced. */
@@ -80,8 +80,8 @@ export function validateProduced(
   end: number,
   rules: ProduceRules,
   now: number,
+  inspector: BatchInspector,
 ): ProducedBatch {
-  const { results, slots, inspectBatch } = addon();
   const attributes = peekAttributes(bytes, start, end);
   if ((attributes & ATTRIBUTE_TRANSACTIONAL) !== 0 && holdsOneBatch(bytes, start, end)) {
     throw new BroadsheetError(
@@ -96,38 +96,37 @@ export function validateProduced(
   const oldest = bounded ? now - rules.messageTimestampBeforeMaxMs : -Infinity;
   const newest = bounded ? now + rules.messageTimestampAfterMaxMs : Infinity;
 
-  const size = inspectBatch(bytes, start, end, rules.maxMessageBytes, oldest, newest);
-  const info = factsOf(results, slots);
-  if (size < 0 && results[slots.walked] === 0) throw toError(addon().lastStatus());
+  const facts = inspector.inspectBatch(bytes, start, end, rules.maxMessageBytes, oldest, newest);
+  if (facts.fault !== undefined && !facts.walked) throw facts.fault;
+  const info = infoOf(facts);
+  const size = info.sizeInBytes;
   if ((info.attributes & ATTRIBUTE_CONTROL) !== 0) {
     throw new BroadsheetError('BATCH_INVALID', 'clients may not write control records');
   }
-  let failed = size < 0;
   let unpacked: Uint8Array | undefined;
-  if (results[slots.walked] === 0) {
-    const codec = compressionName(results[slots.compression]!);
-    const baseTimestamp = results[slots.baseTimestamp]!;
+  if (!facts.walked) {
+    const { baseTimestamp } = facts;
+    const codec = compressionName(facts.compression);
     const records = unpack(codec, bytes.subarray(start + BATCH_HEADER_BYTES, start + size), rules);
     unpacked = records;
-    failed =
-      addon().walkRecords(records, 0, records.length, info.recordCount, baseTimestamp, oldest, newest) < 0;
+    inspector.walkRecords(records, 0, records.length, info.recordCount, baseTimestamp, oldest, newest);
   }
-  refuse(failed, rules);
+  refuse(facts, rules);
   if (flagged) checkStamp(info.maxTimestamp, stamps, rules, now);
 
-  const maxTimestamp = stamps ? now : flagged ? info.maxTimestamp : results[slots.recordsMaxTimestamp]!;
+  const maxTimestamp = stamps ? now : flagged ? info.maxTimestamp : facts.recordsMaxTimestamp;
   const stamp = stamps ? ATTRIBUTE_LOG_APPEND_TIME : 0;
   const target = targetCodec(rules.compressionType, info.attributes);
   if (target !== (info.attributes & ATTRIBUTE_COMPRESSION)) {
     const records = unpacked ?? bytes.subarray(start + BATCH_HEADER_BYTES, start + size);
     const recoded = recode(bytes.subarray(start, start + BATCH_HEADER_BYTES), records, target, rules);
-    addon().patchBatch(recoded, 0, recoded.length, stamps, maxTimestamp);
+    inspector.patchBatch(recoded, 0, recoded.length, stamps, maxTimestamp);
     const attributes =
       (info.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_LOG_APPEND_TIME)) | target | stamp;
     return { ...info, maxTimestamp, attributes, sizeInBytes: recoded.length, recoded };
   }
   if (stamps === flagged && maxTimestamp === info.maxTimestamp) return info;
-  addon().patchBatch(bytes, start, start + size, stamps, maxTimestamp);
+  inspector.patchBatch(bytes, start, start + size, stamps, maxTimestamp);
   return { ...info, maxTimestamp, attributes: (info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME) | stamp };
 }
 
@@ -179,34 +178,31 @@ function holdsOneBatch(bytes: Uint8Array, start: number, end: number): boolean {
   return first !== undefined && frameBytes(bytes, start + first, end) === undefined;
 }
 
-function factsOf(results: Float64Array, slots: Addon['slots']): ProducedBatch {
+function infoOf(facts: BatchFacts): ProducedBatch {
   return {
-    baseOffset: results[slots.baseOffset]!,
-    lastOffset: results[slots.lastOffset]!,
-    maxTimestamp: results[slots.maxTimestamp]!,
-    producerId: results[slots.producerId]!,
-    producerEpoch: results[slots.producerEpoch]!,
-    baseSequence: results[slots.baseSequence]!,
-    recordCount: results[slots.recordCount]!,
-    attributes: results[slots.attributes]!,
-    leaderEpoch: results[slots.leaderEpoch]!,
-    sizeInBytes: results[slots.sizeInBytes]!,
+    baseOffset: facts.baseOffset,
+    lastOffset: facts.lastOffset,
+    maxTimestamp: facts.maxTimestamp,
+    producerId: facts.producerId,
+    producerEpoch: facts.producerEpoch,
+    baseSequence: facts.baseSequence,
+    recordCount: facts.recordCount,
+    attributes: facts.attributes,
+    leaderEpoch: facts.leaderEpoch,
+    sizeInBytes: facts.sizeInBytes,
     recoded: undefined,
   };
 }
 
 /** Throws what the last walk over the records found, if it is a reason to refuse them. */
-function refuse(failed: boolean, rules: ProduceRules): void {
-  const { results, slots, lastStatus } = addon();
-  const status = failed ? lastStatus() : undefined;
-  const invalid = results[slots.invalidIndex]!;
-  if (status !== undefined && status.code !== 'TIMESTAMP_INVALID') {
+function refuse(facts: BatchFacts, rules: ProduceRules): void {
+  const { fault, invalidIndex: invalid, nullKeyIndex: keyless } = facts;
+  if (fault !== undefined && fault.code !== 'TIMESTAMP_INVALID') {
     throw invalid < 0
-      ? toError(status)
-      : new RecordsRefused(status.code, [{ batchIndex: invalid, message: status.context }]);
+      ? fault
+      : new RecordsRefused(fault.code, [{ batchIndex: invalid, message: fault.message }]);
   }
   const faults: RecordFault[] = [];
-  const keyless = results[slots.nullKeyIndex]!;
   const needsKey = keyless >= 0 && rules.cleanupPolicy.includes('compact');
   if (needsKey) {
     faults.push({
@@ -214,8 +210,8 @@ function refuse(failed: boolean, rules: ProduceRules): void {
       message: `record ${keyless}: a compacted topic takes no record without a key`,
     });
   }
-  const badTimestamp = status !== undefined && !(needsKey && invalid === keyless);
-  if (badTimestamp) faults.push({ batchIndex: invalid, message: status.context });
+  const badTimestamp = fault !== undefined && !(needsKey && invalid === keyless);
+  if (badTimestamp) faults.push({ batchIndex: invalid, message: fault.message });
   if (faults.length === 0) return;
   faults.sort((a, b) => a.batchIndex - b.batchIndex);
   // A wrong timestamp outweighs a missing key, as in Kafka.

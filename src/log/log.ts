@@ -6,6 +6,7 @@
  */
 import type { FileRange } from '../protocol/part.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
+import type { BatchInspector } from './batch-inspector.ts';
 
 export interface LogOptions {
   readonly segmentBytes: number;
@@ -134,6 +135,7 @@ export interface Log {
 /** Opens logs and writes all that was staged. One per broker. */
 export interface LogEngine {
   readonly name: 'native' | 'js';
+  readonly inspector: BatchInspector;
   open(dir: string, options: OpenOptions): Promise<Log>;
   /**
    * Writes what is staged, one writev per log and segment. `done` is called once per log that had something staged,

@@ -17,6 +17,7 @@ import type {
   Staged,
 } from './log.ts';
 import { NativeFiles } from './native-files.ts';
+import { nativeInspector } from './native-inspector.ts';
 import { nativeRanges } from './native-ranges.ts';
 
 const NUMBERS_PER_BATCH = 10;
@@ -268,6 +269,7 @@ class NativeLog implements Log {
 
 export class NativeEngine implements LogEngine {
   readonly name = 'native';
+  readonly inspector = nativeInspector;
   readonly files: Files = new NativeFiles();
   readonly #open = new Set<NativeLog>();
   #staged: NativeLog[] = [];

@@ -3,6 +3,7 @@
  * of tests that need no disk. One segment per array of batches; nothing is ever cold. Faults are injected with
  * MemoryEngine.failNextCommit and MemoryLog.failNextFlush.
  */
+import { jsInspector } from '../../src/log/js-inspector.ts';
 import type {
   BatchInfo,
   Files,
@@ -316,6 +317,7 @@ export class MemoryLog implements Log {
 
 export class MemoryEngine implements LogEngine, RangeSource {
   readonly name = 'js';
+  readonly inspector = jsInspector;
   readonly files: MemoryFiles;
   readonly logs = new Set<MemoryLog>();
   /** Logs whose next commit fails, by folder. */

@@ -74,7 +74,7 @@ function stage(
   const { version, bytes } = request;
   const { acks } = message;
   const now = broker.clock.now();
-  const produce = new PendingProduce(version, (done) => answer(request, acks, done));
+  const produce = new PendingProduce(version, broker.inspector, (done) => answer(request, acks, done));
   const refusal = refusalOf(request, broker);
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;

@@ -4,7 +4,11 @@
  */
 import fs from 'node:fs';
 import path from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import type { BatchInspector } from '../../../src/log/batch-inspector.ts';
 import { validateProduced } from '../../../src/log/batch-validation.ts';
+import { jsInspector } from '../../../src/log/js-inspector.ts';
+import { nativeInspector } from '../../../src/log/native-inspector.ts';
 import { errorName, kafkaCodeOf } from '../../../src/protocol/errors.ts';
 import { LEADER_EPOCH_AT } from '../../../src/protocol/records/batch.ts';
 import { readLines } from './lines.ts';
@@ -105,20 +109,28 @@ function source(file: string): ReadonlyMap<string, Buffer> {
   return found;
 }
 
-/** What a produce of the vector gets from us, and the row of DIFFERENCES that says why if it is not what Kafka gives. */
-export function answerTo(vector: OutcomeVector, at: string) {
-  const found = source(path.join(path.dirname(at), vector.file)).get(vector.name);
-  if (found === undefined) throw new Error(`no vector of this name in ${vector.file}`);
+function judge(found: Uint8Array, inspector: BatchInspector) {
   const bytes = Buffer.from(found);
   let answer = 'NONE';
   let reason = '';
   let stored = 0;
   try {
-    stored = validateProduced(bytes, 0, bytes.length, RULES, NOW).sizeInBytes;
+    stored = validateProduced(bytes, 0, bytes.length, RULES, NOW, inspector).sizeInBytes;
   } catch (error) {
     answer = errorName(kafkaCodeOf(error));
     reason = (error as Error).message;
   }
+  return { bytes, answer, reason, stored };
+}
+
+/** What a produce of the vector gets from us, and the row of DIFFERENCES that says why if it is not what Kafka gives. */
+export function answerTo(vector: OutcomeVector, at: string) {
+  const found = source(path.join(path.dirname(at), vector.file)).get(vector.name);
+  if (found === undefined) throw new Error(`no vector of this name in ${vector.file}`);
+  const { bytes, answer, reason, stored } = judge(found, nativeInspector);
+  const other = judge(found, jsInspector);
+  if (!isDeepStrictEqual(other, { bytes, answer, reason, stored }))
+    throw new Error(`the JS engine says ${other.answer} (${other.reason}), not ${answer} (${reason})`);
   const difference =
     answer === vector.outcome
       ? undefined
