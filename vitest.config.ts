@@ -1,7 +1,14 @@
 import { defineConfig } from 'vitest/config';
 import { scaled } from './test/support/scale.ts';
 
-const common = { environment: 'node', pool: 'forks', testTimeout: 60_000, hookTimeout: 60_000 } as const;
+const common = {
+  environment: 'node',
+  pool: 'forks',
+  testTimeout: 60_000,
+  hookTimeout: 60_000,
+  // Threads that the source makes are not loaded by vitest.
+  execArgv: ['--import', new URL('scripts/typescript.js', import.meta.url).href],
+};
 
 /** Comparisons with Apache Kafka that take minutes; the smaller size has others of their kind. */
 const ONLY_FULL = [

@@ -6,6 +6,7 @@ import { uniformAssignor } from '../group/assignor-uniform.ts';
 import type { ConsumerSettings, TopicsView } from '../group/consumer-types.ts';
 import { GroupCoordinator, type GroupSettings } from '../group/group-coordinator.ts';
 import { OFFSETS_TOPIC, OffsetsTopic } from '../group/offsets-topic.ts';
+import { ThreadMatcher } from '../group/pattern-matcher.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
 import { compressionName } from '../protocol/compression.ts';
@@ -135,11 +136,12 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
     clock,
     log,
     topics: topicsView(image),
+    matcher: (events) => new ThreadMatcher(events, clock, log),
     assignors: assignors(config),
   });
   await groups.load();
   groups.offsets.removeStale((name) => image.topicsByName.get(name)?.id);
-  topics.onChanged(() => groups.topicsChanged());
+  topics.onChanged((name) => groups.topicChanged(name));
   topics.onDeleted = (name) => groups.topicDeleted(name, name === OFFSETS_TOPIC);
   return groups;
 }

@@ -64,21 +64,17 @@ export class ConsumerClassicMembers {
     if (subscription === undefined || !this.#supports(request)) return KafkaError.INCONSISTENT_GROUP_PROTOCOL;
     const member = this.#memberOf(request);
     if (typeof member === 'number') return member;
-    const changes = group.facts.setSubscription(
-      member,
-      {
-        instanceId: groupInstanceId ?? member.subscription.instanceId,
-        rackId: subscription.rackId ?? member.subscription.rackId,
-        clientId: request.clientId,
-        clientHost: request.clientHost,
-        rebalanceTimeoutMs: request.rebalanceTimeoutMs,
-        topicNames: [...new Set(subscription.topics)].sort(),
-        topicRegex: '',
-        serverAssignor: null,
-        classic: { sessionTimeoutMs: request.sessionTimeoutMs, protocols },
-      },
-      undefined,
-    );
+    const changes = group.facts.setSubscription(member, {
+      instanceId: groupInstanceId ?? member.subscription.instanceId,
+      rackId: subscription.rackId ?? member.subscription.rackId,
+      clientId: request.clientId,
+      clientHost: request.clientHost,
+      rebalanceTimeoutMs: request.rebalanceTimeoutMs,
+      topicNames: [...new Set(subscription.topics)].sort(),
+      topicRegex: '',
+      serverAssignor: null,
+      classic: { sessionTimeoutMs: request.sessionTimeoutMs, protocols },
+    });
     return { member, changes, owned: byTopicId(subscription.ownedPartitions, this.#host.topics) };
   }
 

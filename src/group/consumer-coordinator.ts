@@ -4,7 +4,6 @@ import { randomUUID } from 'node:crypto';
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
-import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { Assignor } from './assignor.ts';
 import type { ClassicHost } from './classic-types.ts';
@@ -24,7 +23,8 @@ import {
 import { type GroupLog, groupCode } from './group-log.ts';
 import { groupTombstone } from './group-records.ts';
 import type { Group, GroupTable } from './group-table.ts';
-import { compileTopicRegex } from './topic-regex.ts';
+import type { MatcherEvents, PatternMatcher } from './pattern-matcher.ts';
+import { TopicPatterns } from './topic-patterns.ts';
 
 export interface ConsumerCoordinatorParts {
   readonly table: GroupTable;
@@ -32,6 +32,7 @@ export interface ConsumerCoordinatorParts {
   readonly clock: Clock;
   readonly settings: ConsumerSettings;
   readonly topics: TopicsView;
+  readonly matcher: (events: MatcherEvents) => PatternMatcher;
   /** In order of preference. */
   readonly assignors: readonly Assignor[];
   readonly logger: Logger;
@@ -43,6 +44,7 @@ export class ConsumerCoordinator implements ConsumerHost {
   readonly consumer: ConsumerSettings;
   readonly topics: TopicsView;
   readonly assignors: readonly Assignor[];
+  readonly patterns: TopicPatterns;
   consumerMembers = 0;
   topicsVersion = 0;
   readonly #table: GroupTable;
@@ -61,6 +63,8 @@ export class ConsumerCoordinator implements ConsumerHost {
     this.#log = parts.log;
     this.#logger = parts.logger;
     this.#classicHost = parts.classicHost;
+    const { topics, clock, logger: log, matcher } = parts;
+    this.patterns = new TopicPatterns({ topics, clock, log, matcher, inUse: () => this.#patternsInUse() });
   }
 
   // --- what a group asks of its host ---
@@ -93,26 +97,37 @@ export class ConsumerCoordinator implements ConsumerHost {
 
   // --- heartbeats ---
 
-  /** See ConsumerGroup.heartbeat(). The group's records can be appended. */
-  heartbeat(request: ConsumerHeartbeat, respond: RespondConsumer): void {
-    const bad = heartbeatFault(request, this.#assignorNames) ?? this.#patternFault(request);
-    const group = bad ?? this.#groupOf(request);
-    if ('errorCode' in group) {
-      respond(refusedHeartbeat(group.errorCode, group.message));
+  /** See ConsumerGroup.heartbeat(). One with a pattern that its group does not have yet waits until that is resolved; `begins`
+   * says whether it may begin then. */
+  heartbeat(request: ConsumerHeartbeat, respond: RespondConsumer, begins: () => boolean): void {
+    const refuse = ({ errorCode, message }: ConsumerFault) => respond(refusedHeartbeat(errorCode, message));
+    const bad = heartbeatFault(request, this.#assignorNames);
+    if (bad !== undefined) {
+      refuse(bad);
       return;
     }
-    group.heartbeat(request, respond);
+    const pattern = this.#newPattern(request);
+    const serve = (failed: ConsumerFault | undefined) => {
+      if (pattern !== undefined && !begins()) return;
+      const group = failed ?? this.#groupOf(request);
+      if ('errorCode' in group) refuse(group);
+      else group.heartbeat(request, respond);
+    };
+    if (pattern === undefined) serve(undefined);
+    else this.patterns.whenResolved(pattern, serve);
   }
 
-  #patternFault({ subscribedTopicRegex: pattern }: ConsumerHeartbeat): ConsumerFault | undefined {
+  #newPattern({ groupId, subscribedTopicRegex: pattern }: ConsumerHeartbeat): string | undefined {
     if (pattern === null || pattern === '') return undefined;
-    try {
-      compileTopicRegex(pattern);
-      return undefined;
-    } catch (error) {
-      if (!(error instanceof BroadsheetError) || error.code !== 'INVALID_REGULAR_EXPRESSION') throw error;
-      return { errorCode: KafkaError.INVALID_REGULAR_EXPRESSION, message: error.message };
+    return this.#table.get(groupId)?.consumer?.members.usesPattern(pattern) ? undefined : pattern;
+  }
+
+  #patternsInUse(): ReadonlySet<string> {
+    const all = new Set<string>();
+    for (const { consumer } of this.#table.all()) {
+      for (const pattern of consumer?.members.patterns() ?? []) all.add(pattern);
     }
+    return all;
   }
 
   #groupOf({ groupId, memberEpoch }: ConsumerHeartbeat): ConsumerGroup | ConsumerFault {
@@ -145,7 +160,8 @@ export class ConsumerCoordinator implements ConsumerHost {
   }
 
   /** A topic was made, deleted or got partitions: groups see to it with their next heartbeats. */
-  topicsChanged(): void {
+  topicChanged(name: string): void {
     this.topicsVersion++;
+    this.patterns.topicChanged(name);
   }
 }

@@ -26,7 +26,6 @@ import type { ConsumerMembers } from './consumer-members.ts';
 import { heartbeatIntervalMs } from './consumer-pace.ts';
 import type { ConsumerChange } from './consumer-records.ts';
 import { ConsumerGroupState } from './consumer-state.ts';
-import { type ResolvedPattern, resolvePattern } from './consumer-subscriptions.ts';
 import {
   type ConsumerFault,
   type ConsumerHeartbeat,
@@ -117,12 +116,11 @@ export class ConsumerGroup {
   #serve(request: ConsumerHeartbeat, respond: RespondConsumer): ConsumerFault | undefined {
     if (this.#dead) return fault(KafkaError.NOT_COORDINATOR, 'the group was removed');
     if (request.memberEpoch < JOIN_EPOCH) return this.#leave(request, respond);
-    const pattern = this.#newPattern(request);
-    const member = this.#memberOf(request);
+    const member = this.#patternFault(request) ?? this.#memberOf(request);
     if ('errorCode' in member) return member;
     const { facts } = this;
     const { assigned } = member.progress;
-    facts.refresh(this.#update(member, request, pattern));
+    facts.refresh(this.#update(member, request));
     facts.assignIfDue();
     this.reconcile(member, request.topicPartitions);
     this.touch(member);
@@ -161,12 +159,11 @@ export class ConsumerGroup {
     });
   }
 
-  /** A pattern that no member has had yet, resolved. It was found to be one. */
-  #newPattern({ subscribedTopicRegex: pattern }: ConsumerHeartbeat): ResolvedPattern | undefined {
-    if (pattern === null || pattern === '') return undefined;
-    if (this.facts.subscriptions.get(pattern) !== undefined) return undefined;
-    const { topics, clock } = this.#host;
-    return resolvePattern(pattern, topics, clock.now());
+  /** What is wrong with a member's pattern, if it has no topics by it: one that joined while the pattern was looked at hears it. */
+  #patternFault({ memberId, subscribedTopicRegex }: ConsumerHeartbeat): ConsumerFault | undefined {
+    const pattern = subscribedTopicRegex ?? this.members.get(memberId)?.subscription.topicRegex ?? '';
+    if (pattern === '' || this.facts.subscriptions.get(pattern) !== undefined) return undefined;
+    return this.#host.patterns.fault(pattern);
   }
 
   /** The member that a request is of, a new one if it joins. */
@@ -224,25 +221,21 @@ export class ConsumerGroup {
   }
 
   /** Notes what the member says of itself; true if its subscription is another. */
-  #update(member: ConsumerMember, request: ConsumerHeartbeat, pattern: ResolvedPattern | undefined): boolean {
+  #update(member: ConsumerMember, request: ConsumerHeartbeat): boolean {
     const before = member.subscription;
     const names = request.subscribedTopicNames;
-    return this.facts.setSubscription(
-      member,
-      {
-        instanceId: request.instanceId ?? before.instanceId,
-        rackId: request.rackId ?? before.rackId,
-        clientId: request.clientId,
-        clientHost: request.clientHost,
-        rebalanceTimeoutMs:
-          request.rebalanceTimeoutMs === -1 ? before.rebalanceTimeoutMs : request.rebalanceTimeoutMs,
-        topicNames: names === null ? before.topicNames : [...new Set(names)].sort(),
-        topicRegex: request.subscribedTopicRegex ?? before.topicRegex,
-        serverAssignor: request.serverAssignor ?? before.serverAssignor,
-        classic: null,
-      },
-      pattern,
-    );
+    return this.facts.setSubscription(member, {
+      instanceId: request.instanceId ?? before.instanceId,
+      rackId: request.rackId ?? before.rackId,
+      clientId: request.clientId,
+      clientHost: request.clientHost,
+      rebalanceTimeoutMs:
+        request.rebalanceTimeoutMs === -1 ? before.rebalanceTimeoutMs : request.rebalanceTimeoutMs,
+      topicNames: names === null ? before.topicNames : [...new Set(names)].sort(),
+      topicRegex: request.subscribedTopicRegex ?? before.topicRegex,
+      serverAssignor: request.serverAssignor ?? before.serverAssignor,
+      classic: null,
+    });
   }
 
   /** See ConsumerGroupState.reconcile(). */

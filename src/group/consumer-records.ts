@@ -6,7 +6,7 @@ import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { MemberAssignment } from './assignor.ts';
 import type { EpochPartitions, MemberProgress, MemberSubscription } from './consumer-member.ts';
-import type { ResolvedPattern } from './consumer-subscriptions.ts';
+import type { ResolvedPattern } from './consumer-types.ts';
 
 const VERSION = 0;
 const ID = schemas.RecordId;

@@ -20,8 +20,14 @@ import { ConsumerMembers } from './consumer-members.ts';
 import { metadataHash } from './consumer-metadata-hash.ts';
 import { reconcile, type Target } from './consumer-reconcile.ts';
 import { type ConsumerChange, consumerRecord } from './consumer-records.ts';
-import { ConsumerSubscriptions, type ResolvedPattern, resolvePattern } from './consumer-subscriptions.ts';
-import { type ConsumerHost, type ConsumerState, JOIN_EPOCH, STATIC_LEAVE_EPOCH } from './consumer-types.ts';
+import { ConsumerSubscriptions } from './consumer-subscriptions.ts';
+import {
+  type ConsumerHost,
+  type ConsumerState,
+  JOIN_EPOCH,
+  type ResolvedPattern,
+  STATIC_LEAVE_EPOCH,
+} from './consumer-types.ts';
 
 const MAX_EPOCH = 2 ** 31 - 1;
 
@@ -41,6 +47,8 @@ export class ConsumerGroupState {
   #changedAt: number;
   /** What the host's was when the hash was computed, -1: not yet. */
   #topicsVersion = -1;
+  /** What the host's was when patterns were looked at, -1: not yet. */
+  #patternsVersion = -1;
   #hasPartitionsRecord = false;
   /** Whether the log knows of the group. */
   #isWritten = true;
@@ -81,6 +89,8 @@ export class ConsumerGroupState {
 
   /** Whether a member has all that it is to have, for now. */
   isSettled(member: ConsumerMember): boolean {
+    const { topicRegex } = member.subscription;
+    if (topicRegex !== '' && this.subscriptions.get(topicRegex) === undefined) return false;
     return this.#epoch === this.#assignmentEpoch && member.isReconciledTo(this.#assignmentEpoch);
   }
 
@@ -275,20 +285,35 @@ export class ConsumerGroupState {
     });
   }
 
-  /** Notes what a member says of itself; true if it subscribes to something else than before. `pattern` is its pattern,
-   * resolved, if no member has had it. */
-  setSubscription(
-    member: ConsumerMember,
-    after: MemberSubscription,
-    pattern: ResolvedPattern | undefined,
-  ): boolean {
+  /** Notes what a member says of itself; true if it subscribes to something else than before. */
+  setSubscription(member: ConsumerMember, after: MemberSubscription): boolean {
     const before = member.subscription;
     if (sameSubscription(before, after)) return false;
     this.members.setSubscription(member, after);
     this.#write({ type: 'member', memberId: member.memberId, value: after });
-    if (pattern !== undefined) this.#setPattern(after.topicRegex, pattern);
+    if (after.topicRegex !== '') this.#takePattern(after.topicRegex);
     if (before.topicRegex !== after.topicRegex) this.#dropPattern(before.topicRegex);
     return !sameNames(before.topicNames, after.topicNames) || before.topicRegex !== after.topicRegex;
+  }
+
+  /** Takes what is known of a pattern by now; true if its topics are others than before. */
+  #takePattern(pattern: string): boolean {
+    const resolved = this.#host.patterns.latest(pattern);
+    const before = this.subscriptions.get(pattern);
+    if (resolved === undefined || (before !== undefined && sameNames(before.topics, resolved.topics)))
+      return false;
+    this.#setPattern(pattern, resolved);
+    return before !== undefined || resolved.topics.length > 0;
+  }
+
+  /** As takePattern() for all. */
+  #takePatterns(): boolean {
+    const { version } = this.#host.patterns;
+    if (this.#patternsVersion === version) return false;
+    let changes = false;
+    for (const pattern of [...this.members.patterns()]) if (this.#takePattern(pattern)) changes = true;
+    this.#patternsVersion = version;
+    return changes;
   }
 
   #setPattern(pattern: string, resolved: ResolvedPattern): void {
@@ -324,16 +349,10 @@ export class ConsumerGroupState {
   // --- epochs and targets ---
 
   /** Raises the group's epoch when subscriptions have changed, or topics. */
-  refresh(changed: boolean): void {
-    const { topics, clock, topicsVersion } = this.#host;
+  refresh(subscriptionChanged: boolean): void {
+    const { topics, topicsVersion } = this.#host;
+    const changed = this.#takePatterns() || subscriptionChanged;
     if (!changed && this.#topicsVersion === topicsVersion) return;
-    if (this.#topicsVersion !== topicsVersion) {
-      for (const pattern of [...this.subscriptions.patterns()]) {
-        const resolved = resolvePattern(pattern, topics, clock.now());
-        const before = this.subscriptions.get(pattern)!;
-        if (!sameNames(before.topics, resolved.topics)) this.#setPattern(pattern, resolved);
-      }
-    }
     this.#topicsVersion = topicsVersion;
     const hash = metadataHash(this.subscriptions.topics(), topics);
     const bumps = changed || hash !== this.#metadataHash;

@@ -1,29 +1,13 @@
 /** What the members of a consumer group subscribe to: names, and the topics that their patterns match. */
 import type { ConsumerMember } from './consumer-member.ts';
 import type { ConsumerMembers } from './consumer-members.ts';
-import type { TopicsView } from './consumer-types.ts';
-import { compileTopicRegex } from './topic-regex.ts';
-
-export interface ResolvedPattern {
-  /** Ascending. */
-  readonly topics: readonly string[];
-  /** Of the metadata that it was resolved with. */
-  readonly version: number;
-  /** ms since the epoch. */
-  readonly timestamp: number;
-}
-
-/** Throws INVALID_REGULAR_EXPRESSION. */
-export function resolvePattern(pattern: string, topics: TopicsView, now: number): ResolvedPattern {
-  const regex = compileTopicRegex(pattern);
-  const matching: string[] = [];
-  for (const name of topics.names()) if (regex.matches(name)) matching.push(name);
-  return { topics: matching.sort(), version: 0, timestamp: now };
-}
+import type { ResolvedPattern, TopicsView } from './consumer-types.ts';
 
 export class ConsumerSubscriptions {
   readonly #members: ConsumerMembers;
   readonly #resolved = new Map<string, ResolvedPattern>();
+  /** How many patterns match each topic. */
+  readonly #matched = new Map<string, number>();
 
   constructor(members: ConsumerMembers) {
     this.#members = members;
@@ -38,24 +22,27 @@ export class ConsumerSubscriptions {
   }
 
   set(pattern: string, resolved: ResolvedPattern): void {
+    this.delete(pattern);
     this.#resolved.set(pattern, resolved);
+    for (const topic of resolved.topics) this.#matched.set(topic, (this.#matched.get(topic) ?? 0) + 1);
   }
 
   delete(pattern: string): void {
+    for (const topic of this.#resolved.get(pattern)?.topics ?? []) {
+      const others = this.#matched.get(topic)! - 1;
+      if (others === 0) this.#matched.delete(topic);
+      else this.#matched.set(topic, others);
+    }
     this.#resolved.delete(pattern);
   }
 
   subscribesTo(topic: string): boolean {
-    if (this.#members.namesTopic(topic)) return true;
-    for (const { topics } of this.#resolved.values()) if (topics.includes(topic)) return true;
-    return false;
+    return this.#members.namesTopic(topic) || this.#matched.has(topic);
   }
 
   /** All topics that a member subscribes to, ascending; they need not exist. */
   topics(): string[] {
-    const all = new Set(this.#members.names());
-    for (const { topics } of this.#resolved.values()) for (const topic of topics) all.add(topic);
-    return [...all].sort();
+    return [...new Set([...this.#members.names(), ...this.#matched.keys()])].sort();
   }
 
   /** A function that gives the ids of the existing topics of a member: the same set for the same subscription. */

@@ -37,11 +37,32 @@ export interface TopicsView {
   names(): Iterable<string>;
 }
 
+/** The topics that a subscription pattern matches. */
+export interface ResolvedPattern {
+  /** Ascending. */
+  readonly topics: readonly string[];
+  /** Of the metadata that it was resolved with. */
+  readonly version: number;
+  /** ms since the epoch. */
+  readonly timestamp: number;
+}
+
+/** Subscription patterns, which are resolved beside the groups. */
+export interface PatternsView {
+  /** Grows whenever topics of any pattern become known, or change. */
+  readonly version: number;
+  /** The topics that are known to match a pattern; undefined while it is not resolved. Asks for them. */
+  latest(pattern: string): ResolvedPattern | undefined;
+  /** Why a pattern has no topics and will have none. */
+  fault(pattern: string): ConsumerFault | undefined;
+}
+
 /** What a group needs of its coordinator. */
 export interface ConsumerHost {
   readonly clock: Clock;
   readonly consumer: ConsumerSettings;
   readonly topics: TopicsView;
+  readonly patterns: PatternsView;
   /** Grows whenever a topic is made, deleted or gets partitions. */
   readonly topicsVersion: number;
   /** In the order of `group.consumer.assignors`: the first is the default. */

@@ -37,6 +37,7 @@ import { groupRecord, groupTombstone, offsetTombstone } from './group-records.ts
 import { type Group, GroupTable } from './group-table.ts';
 import { MemberConnections } from './member-connections.ts';
 import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
+import type { MatcherEvents, PatternMatcher } from './pattern-matcher.ts';
 
 export interface GroupSettings extends ClassicSettings, OffsetSettings {
   /** group.min.session.timeout.ms and group.max.session.timeout.ms */
@@ -55,6 +56,8 @@ export interface CoordinatorParts {
   readonly clock: Clock;
   readonly log: Logger;
   readonly topics: TopicsView;
+  /** What finds the topics of subscription patterns. */
+  readonly matcher: (events: MatcherEvents) => PatternMatcher;
   /** In the order of `group.consumer.assignors`. */
   readonly assignors: readonly Assignor[];
   /** Default: a random UUID behind the prefix. */
@@ -96,6 +99,7 @@ export class GroupCoordinator implements ClassicHost {
       clock,
       settings: settings.consumer,
       topics: parts.topics,
+      matcher: parts.matcher,
       assignors: parts.assignors,
       logger: log,
       classicHost: this,
@@ -126,10 +130,12 @@ export class GroupCoordinator implements ClassicHost {
     });
   }
 
-  close(): void {
+  /** Resolves when nothing is left. */
+  close(): Promise<void> {
     this.#closed = true;
     this.#expiry?.cancel();
     this.#table.clear();
+    return this.#consumer.patterns.close();
   }
 
   /** See GroupLog.prepare(). */
@@ -253,16 +259,23 @@ export class GroupCoordinator implements ClassicHost {
 
   // --- the consumer protocol ---
 
-  /** Answers sooner or later, once. */
-  consumerHeartbeat(request: ConsumerHeartbeat, respond: RespondConsumer): void {
-    const fault = this.availability(request.groupId);
-    if (fault !== KafkaError.NONE) respond(refusedHeartbeat(fault, null));
-    else this.#consumer.heartbeat(request, respond);
+  /** Answers sooner or later, once; not at all if nobody waits any more (`isWanted`) when a pattern is resolved. */
+  consumerHeartbeat(
+    request: ConsumerHeartbeat,
+    respond: RespondConsumer,
+    isWanted: () => boolean = () => true,
+  ): void {
+    const isAvailable = () => {
+      const fault = this.availability(request.groupId);
+      if (fault !== KafkaError.NONE) respond(refusedHeartbeat(fault, null));
+      return fault === KafkaError.NONE;
+    };
+    if (isAvailable()) this.#consumer.heartbeat(request, respond, () => isWanted() && isAvailable());
   }
 
   /** A topic was made, deleted or got partitions. */
-  topicsChanged(): void {
-    this.#consumer.topicsChanged();
+  topicChanged(name: string): void {
+    this.#consumer.topicChanged(name);
   }
 
   // --- connections ---

@@ -233,10 +233,34 @@ describe('the consumer protocol', () => {
     const first = await join('a', undefined, { subscribedTopicNames: null, subscribedTopicRegex: '[tu].*' });
     expect(first.assignment!.topicPartitions).toHaveLength(1);
     await client.createTopic('u', 1);
-    const second = await heartbeat({ memberId: 'a', memberEpoch: first.memberEpoch });
-    expect(second.assignment!.topicPartitions).toHaveLength(2);
+    // The new topic is matched beside the heartbeats.
+    let second = first;
+    do second = await heartbeat({ memberId: 'a', memberEpoch: second.memberEpoch });
+    while (second.assignment === null);
+    expect(second.assignment.topicPartitions).toHaveLength(2);
     const bad = await join('b', undefined, { subscribedTopicNames: null, subscribedTopicRegex: '(' });
     expect(bad.errorCode).toBe(KafkaError.INVALID_REGULAR_EXPRESSION);
+  });
+
+  it('serves others while a pattern is matched, and closes in the midst of it', async () => {
+    // A tenth of a second for every name: the broker's stop finds the thread at work.
+    for (let i = 0; i < 30; i++) await client.createTopic(`${'a'.repeat(200)}${i}`, 1);
+    const subscribedTopicRegex = '(?:(?:(?:a?){0,10}){0,10}){0,10}b';
+    const request = { subscribedTopicNames: null, subscribedTopicRegex };
+    const slow = broker.transport.connect();
+    const body = {
+      ...{ groupId: 'slow', memberId: 'a', memberEpoch: 0, rebalanceTimeoutMs: 10_000 },
+      ...{ topicPartitions: [], ...request },
+    };
+    broker.transport.tick([
+      slow,
+      broker.frame(68, 1, (writer) => writeConsumerGroupHeartbeatRequest(writer, 1, body)),
+    ]);
+    const { memberEpoch } = await join('b');
+    for (let i = 0; i < 50; i++) expect((await heartbeat({ memberId: 'b', memberEpoch })).errorCode).toBe(0);
+    expect(slow.received).toHaveLength(0);
+    await broker.close();
+    expect(slow.closed).toBeDefined();
   });
 
   it('goes on after a restart of the broker', async () => {

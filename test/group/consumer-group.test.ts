@@ -165,7 +165,7 @@ describe('topics', () => {
     run.topic('t', 5);
     expect(told()).toEqual(['t 0,1,2,3,4 u 0', 4]);
     run.topics.delete('t');
-    run.coordinator.topicsChanged();
+    run.coordinator.topicChanged('t');
     expect(told()).toEqual(['u 0', 5]);
     expect(run.group.subscribesTo('x')).toBe(false);
   });

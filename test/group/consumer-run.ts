@@ -8,6 +8,7 @@ import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { ModelLog } from './group-model.ts';
+import { TestMatcher } from './test-matcher.ts';
 
 export const SESSION_MS = 45_000;
 
@@ -49,6 +50,7 @@ export class ConsumerRun {
   readonly clock = new VirtualClock();
   readonly log = new ModelLog();
   readonly topics = new TestTopics();
+  matcher!: TestMatcher;
   readonly consumer = {
     maxSize: 1000,
     sessionTimeoutMs: () => SESSION_MS,
@@ -82,6 +84,10 @@ export class ConsumerRun {
       clock: this.clock,
       log: silentLogger,
       topics: this.topics,
+      matcher: (events) => {
+        this.matcher = new TestMatcher(events);
+        return this.matcher;
+      },
       assignors: [uniformAssignor, rangeAssignor],
     });
   }
@@ -100,7 +106,7 @@ export class ConsumerRun {
 
   topic(name: string, partitions: number): void {
     this.topics.set(name, partitions);
-    this.coordinator.topicsChanged();
+    this.coordinator.topicChanged(name);
   }
 
   /** Sends without writing the log. */

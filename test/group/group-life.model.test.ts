@@ -50,7 +50,7 @@ function newcomer(life: GroupLife, canary: Canary, classic: ClassicKind | undefi
 
 function changeTopics(life: GroupLife): void {
   const name = ['t0', 't1', 't2', 'u0'][life.random(4)]!;
-  life.topic(() => {
+  life.topic(name, () => {
     if (life.topics.idOf(name) === undefined) life.topics.add(name, 1 + life.random(8));
     else if (life.random(3) === 0) life.topics.delete(name);
     else life.topics.grow(name, 1 + life.random(3));
@@ -140,7 +140,7 @@ describe('a group of the consumer protocol', () => {
   it('stays bounded under 10,000 anonymous joins', async () => {
     const random = new Random(7);
     const life = new GroupLife(() => random.unit());
-    life.topic(() => life.topics.add('t0', 8));
+    life.topic('t0', () => life.topics.add('t0', 8));
     const stayer = new ConsumerClient(life, { topics: ['t0'] });
     life.clients = [stayer];
     for (let turn = 0; turn < 10; turn++) await life.turn(1_000);

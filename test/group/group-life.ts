@@ -10,6 +10,7 @@ import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { ModelLog } from './group-model.ts';
+import { TestMatcher } from './test-matcher.ts';
 
 export const GROUP = 'group';
 export const SESSION_MS = 20_000;
@@ -94,6 +95,7 @@ export class GroupLife {
   readonly clock = new VirtualClock();
   readonly log = new ModelLog();
   readonly topics = new LifeTopics();
+  #matcher!: TestMatcher;
   coordinator: GroupCoordinator;
   clients: LifeClient[] = [];
   /** How often clients were out of the group, or took themselves to be. */
@@ -138,6 +140,11 @@ export class GroupLife {
       clock: this.clock,
       log: silentLogger,
       topics: this.topics,
+      matcher: (events) => {
+        this.#matcher = new TestMatcher(events);
+        this.#matcher.holds = true;
+        return this.#matcher;
+      },
       assignors: [uniformAssignor, rangeAssignor],
       newMemberId: (prefix) => `${prefix}-${this.#ids++}`,
     });
@@ -161,9 +168,9 @@ export class GroupLife {
     return this.coordinator.get(GROUP)?.consumer;
   }
 
-  topic(change: () => void): void {
+  topic(name: string, change: () => void): void {
     change();
-    this.coordinator.topicsChanged();
+    this.coordinator.topicChanged(name);
   }
 
   /** The broker is killed and started again. */
@@ -231,6 +238,7 @@ export class GroupLife {
   /** Everyone does what is due, and the log is written. Throws when a rule was broken. */
   async turn(ms: number, errorCode: number = KafkaError.NONE): Promise<void> {
     this.clock.advance(ms);
+    if (this.random(3) > 0) this.#matcher.deliver();
     const clients = this.living;
     const from = this.random(clients.length || 1);
     for (let i = 0; i < clients.length; i++) {

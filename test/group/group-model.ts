@@ -8,6 +8,7 @@ import type { JournalRecord } from '../../src/metadata/journal.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
+import { TestMatcher } from './test-matcher.ts';
 
 export const GROUP = 'group';
 export const PARTITIONS = 12;
@@ -263,6 +264,7 @@ export class GroupModel {
       },
       clock: this.clock,
       log: silentLogger,
+      matcher: (events) => new TestMatcher(events),
       topics: {
         idOf: () => undefined,
         nameOf: () => undefined,

@@ -74,7 +74,7 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
     request.reply((writer) => write(writer, version, answer));
   };
   const begin = () => {
-    if (request.open) broker.groups.consumerHeartbeat(heartbeat, respond);
+    if (request.open) broker.groups.consumerHeartbeat(heartbeat, respond, () => request.open);
   };
   if (!servesConsumerProtocol(broker)) {
     respond(refusedHeartbeat(KafkaError.UNSUPPORTED_VERSION, 'the consumer protocol is switched off'));
