@@ -43,7 +43,7 @@ export async function fetches(scale: Scale): Promise<Comparison[]> {
         sendBufferBytes: -1,
         receiveBufferBytes: -1,
       });
-      const { port } = transport.listen('127.0.0.1', 0);
+      const { port } = await transport.listen('127.0.0.1', 0);
       const header = Buffer.alloc(HEADER);
       let position = 0;
       transport.start({

@@ -8,7 +8,7 @@ import { type Comparison, compare, load, pinServer, type Scale } from '../suppor
 /** Bytes of a request and of its answer, length prefix included. */
 const FRAME = 100;
 
-function nativeEcho(): { transport: Transport; port: number } {
+async function nativeEcho(): Promise<{ transport: Transport; port: number }> {
   const transport = nativeTransport({
     maxFrameBytes: 1 << 20,
     maxQueuedBytes: 1 << 20,
@@ -16,7 +16,7 @@ function nativeEcho(): { transport: Transport; port: number } {
     sendBufferBytes: -1,
     receiveBufferBytes: -1,
   });
-  const { port } = transport.listen('127.0.0.1', 0);
+  const { port } = await transport.listen('127.0.0.1', 0);
   transport.start({
     onAccept() {},
     // The length prefix lies in front of the frame.
@@ -54,7 +54,7 @@ async function socketEcho(corked: boolean): Promise<{ server: Server; port: numb
 
 export async function requests(scale: Scale): Promise<Comparison[]> {
   pinServer();
-  const native = nativeEcho();
+  const native = await nativeEcho();
   const plain = await socketEcho(false);
   const corked = await socketEcho(true);
   const results: Comparison[] = [];

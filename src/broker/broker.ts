@@ -118,7 +118,7 @@ export class BrokerInstance implements TransportHandler {
       now: clock.now(),
     });
     this.#undo.push(() => metadata.close());
-    this.#listeners.open(config);
+    await this.#listeners.open(config);
     await metadata.activate(this.endpoints, clock.now());
     applyDynamicConfig(config, metadata.image, metadata.nodeId, log);
     const topicConfigs = new TopicConfigs(metadata.image, config, this.#loggers.get('logs'));

@@ -62,10 +62,10 @@ export class Listeners {
   }
 
   /** Binds every listener of the configuration. Throws ADDRESS_IN_USE, IO. */
-  open(config: BrokerConfig): void {
+  async open(config: BrokerConfig): Promise<void> {
     const advertised = new Map(config.advertisedListeners.map((l) => [l.name, l]));
     for (const listener of config.listeners) {
-      const bound = this.#bind(listener);
+      const bound = await this.#bind(listener);
       const told = advertised.get(listener.name);
       this.#listeners.set(bound.listener, {
         config: listener,
@@ -79,9 +79,9 @@ export class Listeners {
     }
   }
 
-  #bind({ name, host, port }: ListenerConfig): { listener: number; port: number } {
+  async #bind({ name, host, port }: ListenerConfig): Promise<{ listener: number; port: number }> {
     try {
-      return this.#transport.listen(host, port);
+      return await this.#transport.listen(host, port);
     } catch (error) {
       if (!(error instanceof BroadsheetError) || error.code !== 'ADDRESS_IN_USE') throw error;
       const where = host === '' ? 'every address' : host;

@@ -72,7 +72,7 @@ class NativeTransport implements Transport {
     if (status !== undefined) throw toError(status);
   }
 
-  listen(host: string, port: number): { listener: number; port: number } {
+  async listen(host: string, port: number): Promise<{ listener: number; port: number }> {
     const result = this.#native.socketListen(this.#shared.transport, host, port);
     if ('code' in result) throw toError(result);
     this.#listeners.push(result.listener);

@@ -1,5 +1,6 @@
 /**
- * Transport: sockets, frames and what leaves. `transport=native` implements it over the addon's own epoll set.
+ * Transport: sockets, frames and what leaves. `transport=native` implements it over the addon's own epoll set,
+ * `transport=js` over node:net.
  *
  * A tick is one pass over all connections that have something to say: onAccept / onFrame / onBadFrame / onClose calls,
  * then one onTickEnd. What is sent before onTickEnd returns leaves in the same tick.
@@ -35,7 +36,8 @@ export interface TransportHandler {
   onEnd?(connection: ConnectionId): void;
   /** Of what isBackedUp() was true for, no more than the mark waits any longer. */
   onDrained?(connection: ConnectionId): void;
-  /** No descriptor was to be had for a new connection: accepting rests for a moment. Once, until it works again. */
+  /** No descriptor was to be had for a new connection: accepting rests for a moment (native), or who comes is turned away
+   * (js). Once, until it works again. */
   onAcceptFailed?(listener: number, error: BroadsheetError): void;
   onClose(connection: ConnectionId, reason: CloseReason): void;
   /** All connections that had something to say were heard: write, wake, answer. */
@@ -71,9 +73,10 @@ export interface TransportStats {
 export interface Transport {
   readonly name: 'native' | 'js';
   start(handler: TransportHandler): void;
-  /** Listens; port 0 takes a free one. Throws ADDRESS_IN_USE and IO. Accepts once start() was called. */
-  listen(host: string, port: number): { listener: number; port: number };
-  /** Stops or resumes accepting on a listener (max.connections). */
+  /** Listens; port 0 takes a free one. Rejects with ADDRESS_IN_USE, NOT_FOUND (no such host), LIMIT, IO and CLOSED. Accepts
+   * once start() was called. */
+  listen(host: string, port: number): Promise<{ listener: number; port: number }>;
+  /** Stops or resumes accepting on a listener (max.connections): who connects meanwhile waits. */
   setAccepting(listener: number, accepting: boolean): void;
   /** Queues one whole response, length prefix included. Parts that are bytes are copied or kept: the caller may reuse
    * them once the call returns. A connection that is gone swallows it. */

@@ -95,7 +95,7 @@ export class FakeTransport implements Transport {
     this.#handler = handler;
   }
 
-  listen(_host: string, port: number): { listener: number; port: number } {
+  async listen(_host: string, port: number): Promise<{ listener: number; port: number }> {
     const listener = this.accepting.size;
     this.accepting.set(listener, true);
     return { listener, port: port === 0 ? 9092 + listener : port };

@@ -1,4 +1,4 @@
-/** An echo server for tests, run as a process or a worker. Says its port; `close` closes it after an
+/** An echo server for tests, run as a process or a worker, over the transport that it is told. Says its port; `close` closes it after an
  * answer of its own, `exit` ends the process when asked to, `starve` prints what onAcceptFailed hears, `weigh` collects garbage
  * and says what it holds (see Held) for each line that comes in, `leak` does too and loses a
  * few hundred bytes of both kinds with each connection. */
@@ -7,8 +7,8 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parentPort } from 'node:worker_threads';
-import { nativeTransport } from '../../src/broker/native-transport.ts';
 import { nativeTesting } from './native-testing.ts';
+import { makeTransport, type TransportName } from './transports.ts';
 
 /** Bytes that a process holds: of the JavaScript heap, in buffers, and of what malloc() gave it besides. */
 export interface Held {
@@ -34,15 +34,15 @@ async function held(): Promise<Held> {
 }
 
 const lost: Hash[] = [];
-const [mode] = process.argv.slice(2);
-const transport = nativeTransport({
+const [name, mode] = process.argv.slice(2);
+const transport = makeTransport(name as TransportName, {
   maxFrameBytes: 1 << 20,
   maxQueuedBytes: 1 << 20,
   fetchPath: 'auto',
   sendBufferBytes: -1,
   receiveBufferBytes: -1,
 });
-const { port } = transport.listen('127.0.0.1', 0);
+const { port } = await transport.listen('127.0.0.1', 0);
 transport.start({
   onAccept() {
     if (mode === 'leak') lost.push(createHash('sha256'));

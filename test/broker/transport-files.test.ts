@@ -4,13 +4,13 @@ import type { Socket } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { nativeTransport } from '../../src/broker/native-transport.ts';
 import type { Transport } from '../../src/broker/transport.ts';
 import { nativeRanges } from '../../src/log/native-ranges.ts';
 import type { Part } from '../../src/protocol/part.ts';
 import { chill, closeSegment, openSegment } from '../support/native-files.ts';
 import { nativeTesting } from '../support/native-testing.ts';
 import { frame, open, Recorder, read, readToEnd, until } from '../support/sockets.ts';
+import { makeTransport, TRANSPORTS, type TransportName } from '../support/transports.ts';
 
 const SIZE = 8 << 20;
 
@@ -45,8 +45,10 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-async function begin(fetchPath: 'sendfile' | 'copy' | 'auto', maxQueuedBytes = 64 << 20): Promise<void> {
-  transport = nativeTransport({
+type FetchPath = 'sendfile' | 'copy' | 'auto';
+
+async function begin(name: TransportName, fetchPath: FetchPath, maxQueuedBytes = 64 << 20): Promise<void> {
+  transport = makeTransport(name, {
     maxFrameBytes: 1 << 20,
     maxQueuedBytes,
     fetchPath,
@@ -55,14 +57,20 @@ async function begin(fetchPath: 'sendfile' | 'copy' | 'auto', maxQueuedBytes = 6
   });
   handler = new Recorder();
   handler.transport = transport;
-  const { port } = transport.listen('127.0.0.1', 0);
+  const { port } = await transport.listen('127.0.0.1', 0);
   transport.start(handler);
   socket = await open(port);
 }
 
-describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) => {
+const WAYS: [TransportName, FetchPath][] = [
+  ['native', 'sendfile'],
+  ['native', 'copy'],
+  ['js', 'auto'],
+];
+
+describe.each(WAYS)('transport=%s: file ranges by %s', (name, fetchPath) => {
   it('arrive as they are, between bytes, in order', async () => {
-    await begin(fetchPath);
+    await begin(name, fetchPath);
     const parts: Part[] = [];
     const expected: Buffer[] = [];
     let seed = 7;
@@ -87,12 +95,12 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
     const stats = transport.stats();
     expect(stats.bytesQueued).toBe(0);
     expect(stats.bytesSent).toBe(2 * whole.length);
-    expect(fetchPath === 'copy' ? stats.bytesBySendfile : stats.bytesByCopy).toBe(0);
-    expect(fetchPath === 'copy' ? stats.bytesByCopy : stats.bytesBySendfile).toBeGreaterThan(1 << 20);
+    expect(fetchPath === 'sendfile' ? stats.bytesByCopy : stats.bytesBySendfile).toBe(0);
+    expect(fetchPath === 'sendfile' ? stats.bytesBySendfile : stats.bytesByCopy).toBeGreaterThan(1 << 20);
   });
 
   it('are read ahead when cold', async () => {
-    await begin(fetchPath);
+    await begin(name, fetchPath);
     handler.answer = () => [
       Buffer.from('head'),
       { source: nativeRanges, segment, position: 1_000_001, length: 5_000_000 },
@@ -104,7 +112,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
   });
 
   it('of a deleted file are sent, also once the log has closed it', async () => {
-    await begin(fetchPath);
+    await begin(name, fetchPath);
     handler.answer = () => {
       handler.transport!.send(handler.frames.at(-1)!.connection, [
         { source: nativeRanges, segment, position: 0, length: SIZE },
@@ -121,7 +129,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
   it.each([0, 1_000_000])(
     'close the connection when the file was cut to %i bytes underneath',
     async (left) => {
-      await begin(fetchPath);
+      await begin(name, fetchPath);
       handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
       truncateSync(path, left);
       const answer = readToEnd(socket);
@@ -134,7 +142,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
   );
 
   it('cost little while a peer does not read, and its reads stop', async () => {
-    await begin(fetchPath, 16 << 20);
+    await begin(name, fetchPath, 16 << 20);
     handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
     socket.pause();
     const before = process.memoryUsage().rss;
@@ -152,7 +160,7 @@ describe.each(['sendfile', 'copy'] as const)('file ranges by %s', (fetchPath) =>
   });
 
   it('survive a peer that goes away in the midst', async () => {
-    await begin(fetchPath);
+    await begin(name, fetchPath);
     handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SIZE }];
     socket.pause();
     socket.write(Buffer.concat([frame('x'), frame('y')]));
@@ -178,7 +186,7 @@ describe('sendfile of 2 MiB', () => {
   }
 
   beforeEach(async () => {
-    await begin('sendfile');
+    await begin('native', 'sendfile');
     handler.answer = () => [{ source: nativeRanges, segment, position: 0, length: SENT }];
   });
 
@@ -208,7 +216,7 @@ describe('sendfile of 2 MiB', () => {
 });
 
 it('auto copies short ranges and sends long ones by sendfile', async () => {
-  await begin('auto');
+  await begin('native', 'auto');
   handler.answer = (_connection, body) => [
     { source: nativeRanges, segment, position: 0, length: Number(body) },
   ];
@@ -218,8 +226,8 @@ it('auto copies short ranges and sends long ones by sendfile', async () => {
   expect(transport.stats()).toMatchObject({ bytesByCopy: 32768, bytesBySendfile: 32769 });
 });
 
-it('closes a connection whose range names no open file', async () => {
-  await begin('auto');
+it.each(TRANSPORTS)('transport=%s closes a connection whose range names no open file', async (name) => {
+  await begin(name, 'auto');
   handler.answer = () => [{ source: nativeRanges, segment: 999_999, position: 0, length: 10 }];
   socket.write(frame('x'));
   await readToEnd(socket);
