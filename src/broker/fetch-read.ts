@@ -1,6 +1,7 @@
 /** Reads what one fetch asks for, within its limits. */
 import type { ReadResult } from '../log/log.ts';
 import type { IsolationLevel, Partition } from '../log/partition.ts';
+import type { AbortedTransaction } from '../log/txn-index.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { Part } from '../protocol/part.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -30,6 +31,14 @@ export interface FetchResult {
   readonly logStartOffset: number;
   readonly divergingEpoch: { readonly epoch: number; readonly endOffset: number } | undefined;
   readonly records: Part | undefined;
+  /** Those of the records that a read_committed reader leaves out; null for other readers. */
+  readonly aborted: readonly AbortedTransaction[] | null;
+}
+
+/** Records that could not be kept in the page cache long enough, and where the reading of them ended. */
+export interface CopiedRecords {
+  readonly bytes: Uint8Array;
+  readonly upTo: number;
 }
 
 export interface FetchLimits {
@@ -65,6 +74,10 @@ export interface Reading {
 }
 
 const NOWHERE = -1;
+const NOTHING_ABORTED: readonly AbortedTransaction[] = [];
+/** Transactions that are named beside one partition's records, if it can be helped: where more were aborted, the records
+ * end before the next one. */
+const MAX_ABORTED = 500;
 
 function failed(target: FetchTarget, errorCode: number): FetchResult {
   return {
@@ -75,17 +88,15 @@ function failed(target: FetchTarget, errorCode: number): FetchResult {
     logStartOffset: NOWHERE,
     divergingEpoch: undefined,
     records: undefined,
+    aborted: null,
   };
 }
 
 /** Why a target cannot be read, or NONE. */
-function faultOf(target: FetchTarget, partition: Partition, refused: ReadonlySet<Partition>): number {
+function faultOf(target: FetchTarget, partition: Partition): number {
   if (partition.deleted) return target.missingCode;
   if (partition.offline !== undefined) return KafkaError.KAFKA_STORAGE_ERROR;
-  const epoch = leaderEpochFault(partition, target.currentLeaderEpoch);
-  if (epoch !== KafkaError.NONE) return epoch;
-  if (refused.has(partition)) return KafkaError.UNSUPPORTED_VERSION;
-  return KafkaError.NONE;
+  return leaderEpochFault(partition, target.currentLeaderEpoch);
 }
 
 /** Where the client's log parts from ours (KIP-595), undefined if it doesn't; 'unknown' for an epoch that is not ours. */
@@ -96,16 +107,29 @@ function divergence(target: FetchTarget, partition: Partition): FetchResult['div
   return end.epoch < target.lastFetchedEpoch || end.endOffset < target.fetchOffset ? end : undefined;
 }
 
+interface BoundedRead {
+  readonly read: ReadResult | BroadsheetError;
+  /** No record at or past it was read. */
+  readonly upTo: number;
+}
+
 function readOne(
   partition: Partition,
   offset: number,
   maxBytes: number,
   isolation: IsolationLevel,
-): ReadResult | BroadsheetError {
+): BoundedRead {
+  const end = partition.endFor(isolation);
   try {
-    return partition.read(offset, maxBytes, isolation, true);
+    for (let count = MAX_ABORTED; ; count *= 8) {
+      const upTo =
+        isolation === 'read_committed' && offset < end ? partition.aborted.boundFor(offset, end, count) : end;
+      const read = partition.read(offset, maxBytes, isolation, true, upTo);
+      // Nothing is left between the two offsets: compaction took it.
+      if (read.kind !== 'empty' || upTo >= end) return { read, upTo };
+    }
   } catch (error) {
-    if (error instanceof BroadsheetError) return error;
+    if (error instanceof BroadsheetError) return { read: error, upTo: end };
     throw error;
   }
 }
@@ -115,26 +139,19 @@ function brokenCode(target: FetchTarget, error: BroadsheetError): number {
   return error.code === 'CORRUPT' ? KafkaError.CORRUPT_MESSAGE : kafkaCodeOf(error);
 }
 
-function coldRange(
-  target: FetchTarget,
-  partition: Partition,
-  limit: number,
-  isolation: IsolationLevel,
-): ColdRange {
-  const upTo = isolation === 'read_committed' ? partition.lastStableOffset : partition.highWatermark;
+function coldRange(target: FetchTarget, partition: Partition, limit: number, upTo: number): ColdRange {
   return { target, partition, offset: target.fetchOffset, maxBytes: Math.max(limit, 1), upTo };
 }
 
 /**
  * Reads the targets in order. The first batch that is found is taken whole, however large; after it nothing exceeds the
  * limits, and no partition gets less than a whole batch. `copied` holds records that could not be kept in the page cache
- * long enough; `refused` the partitions that read_committed must not read.
+ * long enough.
  */
 export function readTargets(
   targets: readonly FetchTarget[],
   limits: FetchLimits,
-  refused: ReadonlySet<Partition>,
-  copied: ReadonlyMap<FetchTarget, Uint8Array>,
+  copied: ReadonlyMap<FetchTarget, CopiedRecords>,
 ): Reading {
   const results: FetchResult[] = [];
   const cold: ColdRange[] = [];
@@ -143,7 +160,7 @@ export function readTargets(
   let urgent = false;
   for (const target of targets) {
     const { partition, fetchOffset } = target;
-    const fault = partition === undefined ? target.missingCode : faultOf(target, partition, refused);
+    const fault = partition === undefined ? target.missingCode : faultOf(target, partition);
     if (partition === undefined || fault !== KafkaError.NONE) {
       results.push(failed(target, fault));
       urgent = true;
@@ -152,9 +169,13 @@ export function readTargets(
     const diverging = divergence(target, partition);
     const first = bytes === 0;
     const limit = Math.max(0, Math.min(target.maxBytes, limits.maxBytes - bytes));
-    let records: Part | undefined = diverging === undefined ? copied.get(target) : undefined;
-    if (diverging === undefined && records === undefined) {
-      const read = readOne(partition, fetchOffset, limit, limits.isolation);
+    const copy = diverging === undefined ? copied.get(target) : undefined;
+    let records: Part | undefined = copy?.bytes;
+    let upTo = copy?.upTo ?? fetchOffset;
+    if (diverging === undefined && copy === undefined) {
+      const bounded = readOne(partition, fetchOffset, limit, limits.isolation);
+      const { read } = bounded;
+      upTo = bounded.upTo;
       if (read instanceof BroadsheetError) {
         broken.push({ partition, offset: fetchOffset, error: read });
         results.push(failed(target, brokenCode(target, read)));
@@ -167,7 +188,7 @@ export function readTargets(
         continue;
       }
       if (read.kind === 'cold') {
-        if (first || limit > 0) cold.push(coldRange(target, partition, limit, limits.isolation));
+        if (first || limit > 0) cold.push(coldRange(target, partition, limit, upTo));
       } else if (read.kind === 'range') records = { ...read.range };
     } else if (diverging === 'unknown') {
       results.push(failed(target, KafkaError.OFFSET_OUT_OF_RANGE));
@@ -187,6 +208,12 @@ export function readTargets(
       logStartOffset: partition.logStartOffset,
       divergingEpoch: diverging,
       records,
+      aborted:
+        limits.isolation !== 'read_committed'
+          ? null
+          : records === undefined
+            ? NOTHING_ABORTED
+            : partition.abortedTransactions(fetchOffset, upTo),
     });
   }
   return { results, bytes, urgent, cold, broken };

@@ -5,8 +5,9 @@ import { rangeAssignor } from '../group/assignor-range.ts';
 import { uniformAssignor } from '../group/assignor-uniform.ts';
 import type { ConsumerSettings, TopicsView } from '../group/consumer-types.ts';
 import { GroupCoordinator, type GroupSettings } from '../group/group-coordinator.ts';
-import { OFFSETS_TOPIC, OffsetsTopic } from '../group/offsets-topic.ts';
+import { OFFSETS_TOPIC } from '../group/group-log.ts';
 import { ThreadMatcher } from '../group/pattern-matcher.ts';
+import { CoordinatorTopic } from '../log/coordinator-topic.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
 import { compressionName } from '../protocol/compression.ts';
@@ -121,7 +122,9 @@ export interface GroupsParts {
 /** Loads all groups. */
 export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> {
   const { config, image, logs, topics, clock, log, requestTick } = parts;
-  const topic = new OffsetsTopic({
+  const topic = new CoordinatorTopic({
+    name: OFFSETS_TOPIC,
+    subject: 'a group',
     clock,
     log,
     partitionCount: () => image.topicsByName.get(OFFSETS_TOPIC)?.partitions.size ?? 0,

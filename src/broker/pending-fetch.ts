@@ -3,6 +3,7 @@ import type { Partition } from '../log/partition.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { DelayedFetch, DelayedFetches, WakeReason, Watched } from './delayed-fetch.ts';
 import {
+  type CopiedRecords,
   type FetchLimits,
   type FetchResult,
   type FetchTarget,
@@ -51,9 +52,7 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
   readonly #clock: Clock;
   readonly #deadline: number;
   readonly #answer: (targets: readonly Target[], reading: Reading) => void;
-  /** Partitions that read_committed must not read. */
-  readonly #refused = new Set<Partition>();
-  readonly #copied = new Map<FetchTarget, Uint8Array>();
+  readonly #copied = new Map<FetchTarget, CopiedRecords>();
   #delayed: DelayedFetch | undefined;
   /** No more waiting for data: answer with what there is. */
   #final = false;
@@ -83,43 +82,16 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
       this.#final = true;
       this.#delayed?.wake('hurried');
     };
-    const scans = this.#options.isolation === 'read_committed' ? this.#findTransactions() : [];
-    if (scans.length === 0) this.#attempt();
-    else
-      Promise.all(scans)
-        .then(() => this.#attempt())
-        .catch(this.#fail);
+    this.#attempt();
   }
 
   readonly #fail = (error: unknown): void => this.#request.connection.fail(this.#request, error);
-
-  /** Notes the partitions that hold transactional data, which only an Apache Kafka can have written, where this fetch
-   * reads: aborted records could not be told from committed ones. What is not known yet comes back as promises. */
-  #findTransactions(): Promise<void>[] {
-    const scans: Promise<void>[] = [];
-    for (const { partition, fetchOffset } of this.#scope.targets()) {
-      if (partition === undefined || partition.offline !== undefined || partition.deleted) continue;
-      const { logStartOffset, lastStableOffset } = partition;
-      const from = Math.max(fetchOffset, logStartOffset);
-      if (from >= lastStableOffset) continue;
-      const found = partition.log.hasTransactionalBatches(from, lastStableOffset);
-      if (found === true) this.#refused.add(partition);
-      else if (found !== false) {
-        scans.push(
-          found.then((transactional) => {
-            if (transactional) this.#refused.add(partition);
-          }),
-        );
-      }
-    }
-    return scans;
-  }
 
   #attempt(): void {
     if (!this.#request.open) return;
     const { minBytes, maxWaitMs } = this.#options;
     const targets = this.#scope.targets();
-    const reading = readTargets(targets, this.#options, this.#refused, this.#copied);
+    const reading = readTargets(targets, this.#options, this.#copied);
     if (reading.cold.length > 0) {
       this.#warm(reading)
         .then(() => this.#attempt())
@@ -161,7 +133,7 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
     }
     for (const { target, partition, offset, maxBytes, upTo } of reading.cold) {
       const bytes = await this.#tolerate(partition.log.readBatches(offset, maxBytes, upTo));
-      this.#copied.set(target, bytes ?? new Uint8Array());
+      this.#copied.set(target, { bytes: bytes ?? new Uint8Array(), upTo });
     }
   }
 

@@ -138,15 +138,24 @@ export async function loadGroups(
   const texts = new Texts();
   const unknown = new Set<number>();
   let broken = 0;
-  await topic.load((key, value) => {
+  const read = (key: Uint8Array, value: Uint8Array | null, then: (record: GroupRecord) => void) => {
     try {
       const record = readGroupRecord(key, value);
       if (record.kind === 'unknown') unknown.add(record.type);
-      else replay(record, table, texts, hosts);
+      else then(record);
     } catch (error) {
       if (!(error instanceof BroadsheetError) || error.code !== 'MALFORMED') throw error;
       broken++;
     }
+  };
+  await topic.load({
+    record: (key, value) => read(key, value, (record) => replay(record, table, texts, hosts)),
+    pending: (producerId, key, value) =>
+      read(key, value, (record) => {
+        if (record.kind !== 'offset' || record.value === null) return;
+        const { groupId, topic, partition, value: committed } = record;
+        table.pending.add(producerId, table.getOrCreate(groupId).groupId, { topic, partition, committed });
+      }),
   });
   if (unknown.size > 0) {
     log.warn(
@@ -156,6 +165,7 @@ export async function loadGroups(
   }
   if (broken > 0) log.error({ records: broken }, 'records of groups that do not parse were left out');
   for (const group of [...table.all()]) {
-    if (group.protocol === undefined && group.offsets.isEmpty) table.remove(group.groupId);
+    if (group.protocol === undefined && group.offsets.isEmpty && !table.pending.has(group.groupId))
+      table.remove(group.groupId);
   }
 }

@@ -2,6 +2,7 @@
 import { ClassicGroup } from './classic-group.ts';
 import { ConsumerGroup } from './consumer-group.ts';
 import type { CommittedOffset, ForeignType } from './group-records.ts';
+import { PendingOffsets } from './pending-offsets.ts';
 
 /** Committed offsets of one group, by topic and partition. */
 export class GroupOffsets {
@@ -85,6 +86,7 @@ export class Group {
 
 export class GroupTable {
   readonly #groups = new Map<string, Group>();
+  readonly pending = new PendingOffsets();
 
   get size(): number {
     return this.#groups.size;
@@ -113,6 +115,7 @@ export class GroupTable {
 
   clear(): void {
     for (const groupId of [...this.#groups.keys()]) this.remove(groupId);
+    this.pending.clear();
   }
 
   all(): IterableIterator<Group> {

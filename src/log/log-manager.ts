@@ -21,6 +21,7 @@ import {
   readOffsetCheckpoint,
 } from './checkpoints.ts';
 import type { LogCommitter } from './committer.ts';
+import { forEachConcurrently } from './concurrency.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
@@ -31,8 +32,6 @@ import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
 
 /** Folder of the metadata log, which its own owner opens. */
 const METADATA_FOLDER = '__cluster_metadata-0';
-/** Partitions that are opened, created or closed at a time. */
-const CONCURRENCY = 32;
 /** flush.ms above this (about 30,000 years) means never. */
 const LONGEST_FLUSH_MS = 1e15;
 
@@ -243,8 +242,9 @@ export class LogManager implements PartitionHost {
 
   #add(topic: string, index: number, description: PartitionDescription, loaded: LoadedPartition): Partition {
     const { topicId, config, leaderEpoch } = description;
-    const { log, producers, epochs, snapshots } = loaded;
-    const partition = new Partition({ topic, topicId, index, log, producers, epochs, config }, this);
+    const { log, producers, aborted, epochs, snapshots } = loaded;
+    const parts = { topic, topicId, index, log, producers, aborted, epochs, config };
+    const partition = new Partition(parts, this);
     partition.becomeLeader(leaderEpoch);
     if (this.#options.watcher !== undefined) partition.watch(this.#options.watcher);
     const slot: Slot = { partition, snapshots, flushTimer: undefined };
@@ -410,6 +410,8 @@ export class LogManager implements PartitionHost {
     const { partition, snapshots } = slot;
     const { log } = partition;
     try {
+      // A snapshot says that nothing below it has to be scanned for aborted transactions.
+      if (!partition.deleted) await partition.aborted.save(this.#files, log);
       if (!partition.deleted) await snapshots.write(log.dir, offset, bytes);
       if (!partition.deleted) await snapshots.removeBelow(log.dir, log.segmentBaseOffsets()[0] ?? 0);
     } catch (error) {
@@ -490,7 +492,7 @@ export class LogManager implements PartitionHost {
       if (log.flushedOffset < log.writtenOffset && log.offline === undefined) this.onFlushNeeded(partition);
     }
     this.#startFlush();
-    await this.#writeEpochs();
+    await this.#writeSideFiles();
     await this.#checkpoints.write(RECOVERY_POINT_FILE);
   }
 
@@ -499,15 +501,17 @@ export class LogManager implements PartitionHost {
     return this.#checkpoints.write(LOG_START_FILE);
   }
 
-  async #writeEpochs(): Promise<void> {
-    const dirty = [...this.#slots.values()].filter((slot) => slot.partition.epochs.dirty);
-    await forEachConcurrently(dirty, async ({ partition }) => {
-      if (partition.deleted) return;
-      const text = partition.epochs.text();
+  /** Writes leader epochs and aborted transactions that are in no file yet. */
+  async #writeSideFiles(): Promise<void> {
+    await forEachConcurrently(this.partitions(), async (partition) => {
+      const { epochs, aborted, log } = partition;
+      const epochsDirty = epochs.dirty;
+      if (partition.deleted || (!epochsDirty && aborted.unsavedFrom >= log.writtenOffset)) return;
       try {
-        await this.#files.writeAtomic(`${partition.log.dir}/${LEADER_EPOCH_FILE}`, text);
+        if (epochsDirty) await this.#files.writeAtomic(`${log.dir}/${LEADER_EPOCH_FILE}`, epochs.text());
+        await aborted.save(this.#files, log);
       } catch (error) {
-        partition.epochs.dirty = true;
+        if (epochsDirty) epochs.dirty = true;
         if (!partition.deleted) throw error;
       }
     });
@@ -565,6 +569,7 @@ export class LogManager implements PartitionHost {
     if (log.offline !== undefined) throw log.offline;
     if (log.flushedOffset < log.writtenOffset) await log.flush();
     partition.settle(undefined);
+    await partition.aborted.save(this.#files, log);
     const newest = snapshots.offsets[snapshots.offsets.length - 1] ?? 0;
     if (log.writtenOffset > newest)
       await snapshots.write(log.dir, log.writtenOffset, encodeSnapshot(producers));
@@ -583,14 +588,6 @@ export class LogManager implements PartitionHost {
       .finally(() => this.#background.delete(tracked));
     this.#background.add(tracked);
   }
-}
-
-async function forEachConcurrently<T>(items: readonly T[], fn: (item: T) => Promise<void>): Promise<void> {
-  let next = 0;
-  const worker = async () => {
-    while (next < items.length) await fn(items[next++]!);
-  };
-  await Promise.all(Array.from({ length: Math.min(CONCURRENCY, items.length) }, worker));
 }
 
 function asBroadsheetError(error: unknown): BroadsheetError {

@@ -112,9 +112,6 @@ export interface Log {
   /** Headers of the batches in [from, upTo), in offset order. I/O thread. With producersOnly, just those that carry a
    * producer id or are control batches. */
   scanBatches(from: number, upTo: number, producersOnly: boolean): Promise<BatchInfo[]>;
-  /** Whether a transactional batch may lie in [from, upTo): false is certain, true errs on the safe side. A promise
-   * when a segment must be read for it first (I/O thread); from then on the answer is known. */
-  hasTransactionalBatches(from: number, upTo: number): boolean | Promise<boolean>;
   /** Base offsets of all segments, ascending. */
   segmentBaseOffsets(): number[];
 

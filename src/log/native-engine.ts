@@ -213,16 +213,6 @@ class NativeLog implements Log {
     return infos;
   }
 
-  hasTransactionalBatches(from: number, upTo: number): boolean | Promise<boolean> {
-    const answer = check(addon().logHasTransactional(this.#handle, from, upTo));
-    return answer === 2 ? this.#learnTransactional(from, upTo) : answer === 1;
-  }
-
-  async #learnTransactional(from: number, upTo: number): Promise<boolean> {
-    await ask((done: Done<undefined>) => addon().logLearnTransactional(this.#handle, from, upTo, done));
-    return check(addon().logHasTransactional(this.#handle, from, upTo)) !== 0;
-  }
-
   segmentBaseOffsets(): number[] {
     return addon().logSegments(this.#handle);
   }

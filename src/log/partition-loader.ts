@@ -8,6 +8,7 @@ import type { Files, Log, LogEngine } from './log.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
 import type { ProducerState } from './producer-state.ts';
+import { TransactionIndex } from './txn-index.ts';
 
 export interface LoadOptions {
   readonly config: TopicConfig;
@@ -23,6 +24,7 @@ export interface LoadedPartition {
   readonly log: Log;
   readonly epochs: LeaderEpochs;
   readonly producers: ProducerState;
+  readonly aborted: TransactionIndex;
   readonly snapshots: ProducerSnapshots;
 }
 
@@ -51,11 +53,12 @@ export async function loadPartition(
     const snapshots = new ProducerSnapshots(engine.files, logger);
     const names = (await engine.files.list(dir)).map((entry) => entry.name);
     await snapshots.open(log, names);
-    const producers = await loadProducerState(log, snapshots, {
-      now,
-      expirationMs: options.producerExpirationMs,
-    });
-    return { log, epochs, producers, snapshots };
+    const aborted = new TransactionIndex();
+    const trustedBelow = cleanShutdown ? Number.POSITIVE_INFINITY : recoveryPoint;
+    const abortedFrom = await aborted.load(engine.files, log, names, trustedBelow, logger);
+    const expirationMs = options.producerExpirationMs;
+    const producers = await loadProducerState(log, snapshots, { now, expirationMs, aborted, abortedFrom });
+    return { log, epochs, producers, aborted, snapshots };
   } catch (error) {
     await log.close().catch(() => {});
     throw error;

@@ -7,11 +7,20 @@
  */
 import type { TopicConfig } from '../config/topic-config.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
+import { ControlType, endTransactionMarker } from '../protocol/records/control.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { LeaderEpochs } from './leader-epochs.ts';
 import type { Log, LogOptions, ReadResult } from './log.ts';
 import { encodeSnapshot } from './producer-snapshot.ts';
-import type { ProducedBatch, ProducerEntry, ProducerState } from './producer-state.ts';
+import {
+  type AppendOrigin,
+  abortedBy,
+  type ProducedBatch,
+  type ProducerEntry,
+  type ProducerState,
+  type TransactionMarker,
+} from './producer-state.ts';
+import type { AbortedTransaction, TransactionIndex } from './txn-index.ts';
 
 /** Hears how appends ended, each exactly once, never from within append(). `token` is what append() was given. */
 export interface AppendListener {
@@ -56,6 +65,7 @@ export interface PartitionParts {
   readonly index: number;
   readonly log: Log;
   readonly producers: ProducerState;
+  readonly aborted: TransactionIndex;
   readonly epochs: LeaderEpochs;
   readonly config: TopicConfig;
 }
@@ -91,6 +101,7 @@ export class Partition {
   readonly index: number;
   readonly log: Log;
   readonly producers: ProducerState;
+  readonly aborted: TransactionIndex;
   readonly epochs: LeaderEpochs;
 
   readonly #host: PartitionHost;
@@ -98,6 +109,8 @@ export class Partition {
   #config: TopicConfig;
   #leaderEpoch = -1;
   #highWatermark: number;
+  /** Transactions whose marker is not below the high watermark yet: first offset and that of the marker. */
+  #ending: { readonly firstOffset: number; readonly markerOffset: number }[] = [];
   /** In the order of append(). */
   #pending: PendingAppend[] = [];
   #flushRequestedAt: number;
@@ -110,6 +123,7 @@ export class Partition {
     this.index = parts.index;
     this.log = parts.log;
     this.producers = parts.producers;
+    this.aborted = parts.aborted;
     this.epochs = parts.epochs;
     this.#config = parts.config;
     this.#host = host;
@@ -171,7 +185,14 @@ export class Partition {
 
   /** Below it no transaction is open: the bound of read_committed. */
   get lastStableOffset(): number {
-    return Math.max(Math.min(this.producers.firstOpenOffset, this.#highWatermark), this.log.logStartOffset);
+    let stable = Math.min(this.producers.firstOpenOffset, this.#highWatermark);
+    for (const { firstOffset } of this.#ending) stable = Math.min(stable, firstOffset);
+    return Math.max(stable, this.log.logStartOffset);
+  }
+
+  /** What recovery may begin with after a kill: below it the log and the index of aborted transactions are on disk. */
+  get recoveryPoint(): number {
+    return Math.min(this.log.flushedOffset, this.aborted.unsavedFrom);
   }
 
   get deleted(): boolean {
@@ -205,14 +226,14 @@ export class Partition {
     now: number,
     listener: AppendListener,
     token: number,
+    origin: AppendOrigin = 'client',
   ): Rejection | undefined {
-    if (this.#deleted) return UNKNOWN_PARTITION;
-    const offline = this.log.offline;
-    if (offline !== undefined) return { code: KafkaError.KAFKA_STORAGE_ERROR, message: offline.message };
+    const unusable = this.#unusable();
+    if (unusable !== undefined) return unusable;
 
     const producerId = Math.max(batch.producerId, -1);
     if (producerId >= 0) {
-      const verdict = this.producers.judge(batch);
+      const verdict = this.producers.judge(batch, origin);
       if (verdict?.kind === 'duplicate') {
         const { lastOffset, offsetDelta, timestamp } = verdict.batch;
         this.#pend(listener, token, lastOffset - offsetDelta, lastOffset + 1, timestamp, -1, undefined, 0);
@@ -221,19 +242,59 @@ export class Partition {
       if (verdict !== undefined) return { code: REJECTIONS[verdict.kind], message: verdict.message };
     }
 
-    let baseOffset: number;
-    try {
-      const staged = this.log.stage(bytes, start, end, Math.max(0, this.#leaderEpoch), now);
-      baseOffset = staged.baseOffset;
-      if (staged.rolled) this.#host.onSnapshot(this, baseOffset, encodeSnapshot(this.producers));
-    } catch (error) {
-      return { code: kafkaCodeOf(error), message: (error as Error).message };
-    }
+    const baseOffset = this.#stage(bytes, start, end, now);
+    if (typeof baseOffset !== 'number') return baseOffset;
     const lastOffset = baseOffset + batch.recordCount - 1;
     const previous = producerId >= 0 ? this.producers.append(batch, baseOffset, lastOffset) : undefined;
     const logAppendTime = this.#config.messageTimestampType === 'LogAppendTime' ? batch.maxTimestamp : -1;
     this.#pend(listener, token, baseOffset, lastOffset + 1, logAppendTime, producerId, previous, end - start);
     return undefined;
+  }
+
+  /** Writes the end of a producer's transaction here, whether one is open or not; the listener hears of it like of any
+   * append. Rejected when the producer, or the coordinator, has a newer epoch here. */
+  appendMarker(
+    marker: TransactionMarker,
+    now: number,
+    listener: AppendListener,
+    token: number,
+  ): Rejection | undefined {
+    const unusable = this.#unusable();
+    if (unusable !== undefined) return unusable;
+    const verdict = this.producers.judgeMarker(marker);
+    if (verdict !== undefined) return { code: REJECTIONS[verdict.kind], message: verdict.message };
+    const { producerId, producerEpoch, coordinatorEpoch, commit } = marker;
+    const type = commit ? ControlType.COMMIT : ControlType.ABORT;
+    const options = { timestamp: now };
+    const bytes = endTransactionMarker(type, producerId, producerEpoch, coordinatorEpoch, options);
+    const offset = this.#stage(bytes, 0, bytes.length, now);
+    if (typeof offset !== 'number') return offset;
+    const previous = this.producers.endTransaction(producerId, producerEpoch, now, coordinatorEpoch);
+    const firstOffset = previous?.currentTxnFirstOffset ?? -1;
+    if (firstOffset >= 0) this.#ending.push({ firstOffset, markerOffset: offset });
+    const aborted = commit ? undefined : abortedBy(producerId, offset, previous, this.producers);
+    if (aborted !== undefined) this.aborted.add(aborted);
+    this.#pend(listener, token, offset, offset + 1, -1, producerId, previous, bytes.length);
+    return undefined;
+  }
+
+  #unusable(): Rejection | undefined {
+    if (this.#deleted) return UNKNOWN_PARTITION;
+    const { offline } = this.log;
+    return offline === undefined
+      ? undefined
+      : { code: KafkaError.KAFKA_STORAGE_ERROR, message: offline.message };
+  }
+
+  /** Gives the base offset. */
+  #stage(bytes: Uint8Array, start: number, end: number, now: number): number | Rejection {
+    try {
+      const { baseOffset, rolled } = this.log.stage(bytes, start, end, Math.max(0, this.#leaderEpoch), now);
+      if (rolled) this.#host.onSnapshot(this, baseOffset, encodeSnapshot(this.producers));
+      return baseOffset;
+    } catch (error) {
+      return { code: kafkaCodeOf(error), message: (error as Error).message };
+    }
   }
 
   #pend(
@@ -258,8 +319,10 @@ export class Partition {
     const offline = this.log.offline;
     if (error !== undefined || offline !== undefined) this.#fail(offline ?? (error as BroadsheetError));
     const moved = this.#moveHighWatermark();
+    const ended = moved && this.#endTransactions();
     const bytes = this.#complete();
-    if (moved) this.#tell((watcher) => watcher.onVisible(this, bytes));
+    // The end of a transaction lets readers see what was counted long ago.
+    if (moved) this.#tell((watcher) => watcher.onVisible(this, ended ? Number.MAX_SAFE_INTEGER : bytes));
     if (offline !== undefined && !this.#offlineSeen) {
       this.#offlineSeen = true;
       this.#host.onOffline(this, offline);
@@ -283,6 +346,14 @@ export class Partition {
     if (end <= this.#highWatermark) return false;
     this.#highWatermark = end;
     return true;
+  }
+
+  /** Lets go of transactions whose marker readers can see now. */
+  #endTransactions(): boolean {
+    if (this.#ending.length === 0) return false;
+    const before = this.#ending.length;
+    this.#ending = this.#ending.filter(({ markerOffset }) => markerOffset >= this.#highWatermark);
+    return this.#ending.length < before;
   }
 
   #requestFlush(): void {
@@ -322,15 +393,33 @@ export class Partition {
       const append = failed[i]!;
       if (append.producerId >= 0) this.producers.restore(append.producerId, append.previous);
     }
+    const cut = failed[0]?.baseOffset ?? Number.POSITIVE_INFINITY;
+    this.#ending = this.#ending.filter(({ markerOffset }) => markerOffset < cut);
+    this.aborted.truncate(cut);
     for (const append of failed) append.listener.onAppendFailed(append.token, error);
   }
 
-  /** Locates records from offset on, bounded by what the isolation level may see. */
-  read(offset: number, maxBytes: number, isolation: IsolationLevel, minOneMessage: boolean): ReadResult {
+  /** Where readers of an isolation level end. */
+  endFor(isolation: IsolationLevel): number {
+    return isolation === 'read_committed' ? this.lastStableOffset : this.#highWatermark;
+  }
+
+  /** Locates records from offset on, below `upTo` (default: what the isolation level may see). */
+  read(
+    offset: number,
+    maxBytes: number,
+    isolation: IsolationLevel,
+    minOneMessage: boolean,
+    upTo = this.endFor(isolation),
+  ): ReadResult {
     if (offset < this.log.logStartOffset || offset > this.log.logEndOffset) return OUT_OF_RANGE;
-    const upTo = isolation === 'read_committed' ? this.lastStableOffset : this.#highWatermark;
     if (offset >= upTo) return EMPTY;
     return this.log.read(offset, maxBytes, upTo, minOneMessage);
+  }
+
+  /** Aborted transactions that have something in [from, upTo). */
+  abortedTransactions(from: number, upTo: number): AbortedTransaction[] {
+    return this.aborted.collect(from, upTo);
   }
 
   /** Moves the log start offset up (DeleteRecords, retention) and wakes whoever waits. */
@@ -338,6 +427,7 @@ export class Partition {
     if (offset <= this.log.logStartOffset) return;
     this.log.setLogStartOffset(offset);
     this.epochs.truncateFromStart(offset);
+    this.aborted.truncateFromStart(offset);
     this.#changed();
   }
 
@@ -381,6 +471,7 @@ const EMPTY: ReadResult = { kind: 'empty' };
 
 const REJECTIONS = {
   'stale-epoch': KafkaError.INVALID_PRODUCER_EPOCH,
+  'stale-coordinator': KafkaError.TRANSACTION_COORDINATOR_FENCED,
   'out-of-order': KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
   'invalid-txn-state': KafkaError.INVALID_TXN_STATE,
 } as const;

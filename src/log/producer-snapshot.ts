@@ -10,7 +10,9 @@ import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { BatchInfo, Files, Log } from './log.ts';
-import { isExpired, isMarker, type ProducerEntry, ProducerState } from './producer-state.ts';
+import { abortedBy, isExpired, isMarker, type ProducerEntry, ProducerState } from './producer-state.ts';
+import { MarkerReader } from './transaction-marker.ts';
+import type { TransactionIndex } from './txn-index.ts';
 
 const VERSION = 1;
 const PREFIX_BYTES = 10;
@@ -18,8 +20,6 @@ const ENTRY_BYTES = 46;
 /** Where the checksummed bytes begin. */
 const CHECKED_FROM = 6;
 const SNAPSHOT_NAME = /^(\d{20})\.snapshot$/;
-/** A marker's batch is 78 bytes; what is read to find its coordinator epoch. */
-const MARKER_READ_BYTES = 256;
 
 export function snapshotName(offset: number): string {
   return `${String(offset).padStart(20, '0')}.snapshot`;
@@ -115,10 +115,14 @@ export class ProducerSnapshots {
     }
   }
 
-  /** Entries of the newest snapshot that checks out, and its offset; those that don't are removed. */
-  async newest(dir: string): Promise<{ offset: number; entries: ProducerEntry[] } | undefined> {
+  /** Entries of the newest snapshot at or below an offset that checks out, and its offset; those that don't are removed. */
+  async newest(
+    dir: string,
+    atMost = Number.POSITIVE_INFINITY,
+  ): Promise<{ offset: number; entries: ProducerEntry[] } | undefined> {
     for (;;) {
-      const offset = this.#offsets[this.#offsets.length - 1];
+      const at = this.#offsets.findLastIndex((offset) => offset <= atMost);
+      const offset = this.#offsets[at];
       if (offset === undefined) return undefined;
       const path = `${dir}/${snapshotName(offset)}`;
       try {
@@ -130,7 +134,7 @@ export class ProducerSnapshots {
           { path, reason: (error as Error).message },
           'producer snapshot is corrupt, ignored',
         );
-        this.#offsets.pop();
+        this.#offsets.splice(at, 1);
         await this.#files.remove(path);
       }
     }
@@ -159,6 +163,16 @@ export class ProducerSnapshots {
  * millisecond. */
 const RECALLED_BATCHES = 500;
 
+export interface LoadProducersOptions {
+  /** ms since the epoch. */
+  readonly now: number;
+  readonly expirationMs: number;
+  /** Gets the aborted transactions that are met on the way. */
+  readonly aborted?: TransactionIndex;
+  /** Those whose markers lie at or past this offset have to be met. */
+  readonly abortedFrom?: number;
+}
+
 /**
  * Producer state as of the log's end: the newest snapshot without what expired, then the headers of what comes after it.
  * Those stay until the next check even when their timestamps are old, as in Kafka: a producer that was cut off by the stop
@@ -168,20 +182,25 @@ const RECALLED_BATCHES = 500;
 export async function loadProducerState(
   log: Log,
   snapshots: ProducerSnapshots,
-  options: { readonly now: number; readonly expirationMs: number },
+  options: LoadProducersOptions,
 ): Promise<ProducerState> {
-  const snapshot = await snapshots.newest(log.dir);
+  const { aborted, abortedFrom = Number.POSITIVE_INFINITY } = options;
+  const snapshot = await snapshots.newest(log.dir, abortedFrom);
   const entries = (snapshot?.entries ?? []).filter(
     (entry) => !isExpired(entry, options.now, options.expirationMs),
   );
   const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
   const state = new ProducerState(await recallBatches(log, entries, from));
+  const markers = new MarkerReader(log);
   const faults = await forEachBatch(log, from, true, async (batch) => {
     if (batch.producerId < 0) return;
-    const coordinatorEpoch = isMarker(batch)
-      ? markerCoordinatorEpoch(await log.readBatches(batch.baseOffset, MARKER_READ_BYTES, log.writtenOffset))
-      : -1;
-    state.replay(batch, coordinatorEpoch);
+    const marker = isMarker(batch) ? await markers.read(batch.baseOffset) : undefined;
+    const before = state.get(batch.producerId);
+    state.replay(batch, marker?.coordinatorEpoch ?? -1);
+    if (marker?.commit === false) {
+      const transaction = abortedBy(batch.producerId, batch.baseOffset, before, state);
+      if (transaction !== undefined) aborted?.add(transaction);
+    }
   });
   for (const fault of faults) snapshots.warnUnread(log.dir, fault);
   return state;
@@ -241,32 +260,4 @@ export async function forEachBatch(
     for (const batch of batches) await fn(batch);
   }
   return faults;
-}
-
-/** The coordinator epoch in an end-transaction marker's batch; -1 if the batch holds no such record. The record: length,
- * attributes, timestamp delta, offset delta, key (int16 version, int16 type 0 or 1), value (int16 version, int32 epoch);
- * lengths and deltas are varints. */
-export function markerCoordinatorEpoch(batch: Uint8Array): number {
-  const view = new DataView(batch.buffer, batch.byteOffset, batch.length);
-  let at = 61;
-  const varint = (): number => {
-    let raw = 0n;
-    for (let shift = 0n; shift < 70n && at < batch.length; shift += 7n) {
-      const byte = batch[at++]!;
-      raw |= BigInt(byte & 0x7f) << shift;
-      if (byte < 0x80) return Number((raw >> 1n) ^ -(raw & 1n));
-    }
-    return Number.NaN;
-  };
-  varint();
-  at++;
-  varint();
-  varint();
-  const keyLength = varint();
-  if (!(keyLength >= 4) || at + 4 > batch.length) return -1;
-  const type = view.getInt16(at + 2);
-  at += keyLength;
-  const valueLength = varint();
-  if ((type !== 0 && type !== 1) || !(valueLength >= 6) || at + 6 > batch.length) return -1;
-  return view.getInt32(at + 2);
 }

@@ -11,6 +11,7 @@
  * Entries are immutable, so that whoever stages a batch keeps the previous entry to put back when the write fails.
  */
 import type { BatchInfo } from './log.ts';
+import type { AbortedTransaction } from './txn-index.ts';
 
 export const NO_PRODUCER_ID = -1;
 const NO_PRODUCER_EPOCH = -1;
@@ -21,6 +22,8 @@ export const REMEMBERED_BATCHES = 5;
 
 const TRANSACTIONAL_BIT = 0x10;
 const CONTROL_BIT = 0x20;
+/** The transaction.version whose markers bump the producer's epoch (KIP-890). */
+const FIRST_VERSION_WITH_BUMP = 2;
 
 /** One batch that was appended. */
 export interface BatchMetadata {
@@ -54,6 +57,24 @@ export interface ProducedBatch {
   readonly maxTimestamp: number;
   readonly attributes: number;
 }
+
+/** Who appends: what a coordinator writes has no sequence numbers. */
+export type AppendOrigin = 'client' | 'coordinator';
+
+/** A transaction's end in one partition, to be written as a control batch. */
+export interface TransactionMarker {
+  readonly producerId: number;
+  readonly producerEpoch: number;
+  readonly commit: boolean;
+  /** Leader epoch of the coordinator's log. */
+  readonly coordinatorEpoch: number;
+  /** transaction.version of the transaction; from 2 on the marker's epoch is above that of its data. */
+  readonly transactionVersion: number;
+}
+
+export type MarkerVerdict =
+  | { readonly kind: 'stale-epoch'; readonly message: string }
+  | { readonly kind: 'stale-coordinator'; readonly message: string };
 
 export type SequenceVerdict =
   | { readonly kind: 'duplicate'; readonly batch: BatchMetadata }
@@ -97,11 +118,12 @@ export class ProducerState {
   }
 
   /** Judges a batch of a client that carries a producer id; undefined means that it may be appended. */
-  judge(batch: ProducedBatch): SequenceVerdict | undefined {
+  judge(batch: ProducedBatch, origin: AppendOrigin = 'client'): SequenceVerdict | undefined {
     const entry = this.#producers.get(batch.producerId);
     if (entry === undefined) return undefined;
     const { producerEpoch, baseSequence } = batch;
-    if (producerEpoch === entry.epoch) {
+    const sequenced = origin === 'client';
+    if (sequenced && producerEpoch === entry.epoch) {
       const lastSequence = incrementSequence(baseSequence, batch.recordCount - 1);
       for (const known of entry.batches) {
         if (
@@ -118,7 +140,7 @@ export class ProducerState {
         message: `producer ${batch.producerId} sent epoch ${producerEpoch}, its last epoch here is ${entry.epoch}`,
       };
     }
-    if (entry.epoch !== NO_PRODUCER_EPOCH) {
+    if (sequenced && entry.epoch !== NO_PRODUCER_EPOCH) {
       const lastSequence =
         producerEpoch === entry.epoch
           ? (entry.batches[entry.batches.length - 1]?.lastSequence ?? NO_SEQUENCE)
@@ -140,13 +162,40 @@ export class ProducerState {
     return undefined;
   }
 
+  /** Judges an end-transaction marker; undefined means that it may be appended. */
+  judgeMarker(marker: TransactionMarker): MarkerVerdict | undefined {
+    const entry = this.#producers.get(marker.producerId);
+    if (entry === undefined) return undefined;
+    const { producerId, producerEpoch, coordinatorEpoch } = marker;
+    const bumped = marker.transactionVersion >= FIRST_VERSION_WITH_BUMP;
+    if (producerEpoch < entry.epoch || (bumped && producerEpoch === entry.epoch)) {
+      return {
+        kind: 'stale-epoch',
+        message: `a marker of producer ${producerId} has epoch ${producerEpoch}, its last epoch here is ${entry.epoch}`,
+      };
+    }
+    if (coordinatorEpoch < entry.coordinatorEpoch) {
+      return {
+        kind: 'stale-coordinator',
+        message: `a marker of producer ${producerId} has coordinator epoch ${coordinatorEpoch}, the last one was ${entry.coordinatorEpoch}`,
+      };
+    }
+    return undefined;
+  }
+
+  /** Whether a producer has an open transaction in that very epoch. */
+  hasOpenTransaction(producerId: number, epoch: number): boolean {
+    const entry = this.#producers.get(producerId);
+    return entry !== undefined && entry.currentTxnFirstOffset >= 0 && entry.epoch === epoch;
+  }
+
   /** Notes a data batch that was appended at [baseOffset, lastOffset]. Gives the entry as it was before, for
    * restore(). */
   append(batch: ProducedBatch, baseOffset: number, lastOffset: number): ProducerEntry | undefined {
     const previous = this.#producers.get(batch.producerId);
     const offsetDelta = lastOffset - baseOffset;
     const metadata: BatchMetadata = {
-      lastSequence: incrementSequence(batch.baseSequence, offsetDelta),
+      lastSequence: batch.baseSequence < 0 ? NO_SEQUENCE : incrementSequence(batch.baseSequence, offsetDelta),
       lastOffset,
       offsetDelta,
       timestamp: batch.maxTimestamp,
@@ -250,4 +299,18 @@ export function isExpired(entry: ProducerEntry, now: number, expirationMs: numbe
 /** Whether a batch in the log is a control batch of a producer: an end-transaction marker. */
 export function isMarker(batch: BatchInfo): boolean {
   return (batch.attributes & CONTROL_BIT) !== 0 && batch.producerId > NO_PRODUCER_ID;
+}
+
+/** The transaction that an abort marker ended, for the index; undefined if none was open. `before` is the producer's entry
+ * as it was, `state` the state with the marker in it. */
+export function abortedBy(
+  producerId: number,
+  markerOffset: number,
+  before: ProducerEntry | undefined,
+  state: ProducerState,
+): AbortedTransaction | undefined {
+  const firstOffset = before?.currentTxnFirstOffset ?? -1;
+  if (firstOffset < 0) return undefined;
+  const lastStableOffset = Math.min(state.firstOpenOffset, markerOffset + 1);
+  return { producerId, firstOffset, lastOffset: markerOffset, lastStableOffset };
 }

@@ -47,7 +47,7 @@ export class RootCheckpoints {
     const checkpoint = new OffsetCheckpoint();
     for (const partition of this.#partitions()) {
       const { topic, index, log } = partition;
-      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, log.flushedOffset);
+      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, partition.recoveryPoint);
       else if (file === HIGH_WATERMARK_FILE) checkpoint.set(topic, index, partition.highWatermark);
       else if (log.logStartOffset > (log.segmentBaseOffsets()[0] ?? 0))
         checkpoint.set(topic, index, log.logStartOffset);

@@ -4,6 +4,7 @@ import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
 import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
 import type { AppendDone, GroupLog } from '../../src/group/group-log.ts';
 import { ZERO_ID } from '../../src/group/group-records.ts';
+import type { TopicVisitor } from '../../src/log/coordinator-topic.ts';
 import type { JournalRecord } from '../../src/metadata/journal.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
@@ -57,8 +58,12 @@ export class ModelLog implements GroupLog {
     this.#staged = [];
   }
 
-  async load(visit: (key: Uint8Array, value: Uint8Array | null) => void): Promise<void> {
-    for (const { key, value } of this.records) visit(key!, value);
+  async load(visitor: TopicVisitor): Promise<void> {
+    for (const { key, value } of this.records) visitor.record(key!, value);
+  }
+
+  indexOf(): number {
+    return 0;
   }
 }
 

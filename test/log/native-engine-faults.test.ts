@@ -346,7 +346,6 @@ describe('native log after close', () => {
     expect(codeOfThrow(() => log.roll(0))).toBe('CLOSED');
     expect(codeOfThrow(() => log.setOptions(OPTIONS))).toBe('CLOSED');
     expect(codeOfThrow(() => log.setLogStartOffset(0))).toBe('CLOSED');
-    expect(codeOfThrow(() => log.hasTransactionalBatches(0, 1))).toBe('CLOSED');
     await closing;
     for (const call of [
       log.flush(),

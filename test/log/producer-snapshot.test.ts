@@ -3,12 +3,12 @@ import {
   decodeSnapshot,
   encodeSnapshot,
   loadProducerState,
-  markerCoordinatorEpoch,
   ProducerSnapshots,
   snapshotName,
   snapshotOffset,
 } from '../../src/log/producer-snapshot.ts';
 import { ProducerState } from '../../src/log/producer-state.ts';
+import { parseMarker } from '../../src/log/transaction-marker.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { rawBatch } from '../support/batches.ts';
 import { MemoryEngine } from '../support/memory-log.ts';
@@ -110,15 +110,15 @@ describe('snapshot names', () => {
   });
 });
 
-describe('markerCoordinatorEpoch', () => {
+describe('parseMarker', () => {
   it('reads the marker that Kafka wrote', () => {
-    expect(markerCoordinatorEpoch(KAFKA_MARKER)).toBe(0);
+    expect(parseMarker(KAFKA_MARKER)).toEqual({ commit: false, coordinatorEpoch: 0 });
   });
 
-  it('gives -1 for what is no marker, however short', () => {
+  it('gives nothing for what is no marker, however short', () => {
     for (let length = 61; length < KAFKA_MARKER.length - 1; length++)
-      expect(markerCoordinatorEpoch(KAFKA_MARKER.subarray(0, length))).toBe(-1);
-    expect(markerCoordinatorEpoch(rawBatch({ payload: new Uint8Array(40).fill(0xff) }))).toBe(-1);
+      expect(parseMarker(KAFKA_MARKER.subarray(0, length))).toBeUndefined();
+    expect(parseMarker(rawBatch({ payload: new Uint8Array(40).fill(0xff) }))).toBeUndefined();
   });
 });
 

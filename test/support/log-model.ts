@@ -210,7 +210,7 @@ export class LogModel {
     const target = this.#now - this.#random.int(2000);
     const from = this.#all.filter((one) => one.last >= offset && one.base < upTo);
     const whole = from.filter((one) => one.last < upTo);
-    switch (this.#random.int(6)) {
+    switch (this.#random.int(5)) {
       case 0: {
         const maxBytes = this.#random.int(3000);
         const wanted: Uint8Array[] = [];
@@ -243,13 +243,6 @@ export class LogModel {
         expect(
           infos.map((info) => [info.baseOffset, info.lastOffset, info.producerId, info.sizeInBytes]),
         ).toEqual(wanted.map((one) => [one.base, one.last, one.producerId, one.bytes.length]));
-        break;
-      }
-      case 4: {
-        const answer = await this.#log.hasTransactionalBatches(offset, upTo);
-        // It may be too careful, never too bold.
-        if (from.some((one) => one.transactional)) same(answer, true);
-        if (this.#all.every((one) => !one.transactional)) same(answer, false);
         break;
       }
       default:

@@ -223,11 +223,6 @@ export class MemoryLog implements Log {
     return infos;
   }
 
-  hasTransactionalBatches(from: number, upTo: number): boolean {
-    for (const { info } of this.#from(from, upTo)) if ((info.attributes & 0x10) !== 0) return true;
-    return false;
-  }
-
   segmentBaseOffsets(): number[] {
     return this.#segments.map((segment) => segment.baseOffset);
   }

@@ -12,8 +12,7 @@
  * session is asked again), FETCH_SESSION_TOPIC_ID_ERROR (ids in a session that goes by names, or the reverse), INVALID_REQUEST
  * (an unknown isolation level). Per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE,
  * FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER (to replicas, of
- * which there are none), and UNSUPPORTED_VERSION for read_committed on a partition with transactional data, which this version
- * cannot judge.
+ * which there are none).
  */
 import { KafkaError } from '../../protocol/errors.ts';
 import {
@@ -105,20 +104,16 @@ function fetchAll(request: Request, broker: BrokerContext, opensSession: boolean
       );
       sessionId = session?.id ?? NO_SESSION;
     }
-    reply(request, sessionId, inOrder(topics, reading.results, isolation === 'read_committed'));
+    reply(request, sessionId, inOrder(topics, reading.results));
   };
   new PendingFetch(request, scopeOf(targets), options, broker.fetches, broker.clock, answer).start();
 }
 
-function inOrder(
-  topics: readonly TopicRange[],
-  results: readonly FetchResult[],
-  readCommitted: boolean,
-): FetchTopicResult[] {
+function inOrder(topics: readonly TopicRange[], results: readonly FetchResult[]): FetchTopicResult[] {
   let at = 0;
   return topics.map(({ topic, end }) => {
     const partitions: FetchPartitionResult[] = [];
-    for (; at < end; at++) partitions.push(partitionAnswer(results[at]!, readCommitted));
+    for (; at < end; at++) partitions.push(partitionAnswer(results[at]!));
     return { topic, partitions };
   });
 }
@@ -214,7 +209,7 @@ function fetchNews(request: Request, broker: BrokerContext): void {
       if (session.epoch !== epoch) refuse(request, KafkaError.INVALID_FETCH_SESSION_EPOCH, session.id);
       else {
         const news = session.tell(targets, reading.results);
-        reply(request, session.id, inGroups(news, isolation === 'read_committed'));
+        reply(request, session.id, inGroups(news));
       }
     };
     new PendingFetch(request, scopeOfSession(session), options, broker.fetches, broker.clock, answer).start();
@@ -233,7 +228,7 @@ function scopeOfSession(session: FetchSession): FetchScope<SessionPartition> {
 }
 
 /** As in Kafka, the order of partitions is kept: those of one topic are together where they follow each other. */
-function inGroups(news: readonly SessionNews[], readCommitted: boolean): FetchTopicResult[] {
+function inGroups(news: readonly SessionNews[]): FetchTopicResult[] {
   const topics: { topic: string; partitions: FetchPartitionResult[] }[] = [];
   for (const { topic, result } of news) {
     let last = topics.at(-1);
@@ -241,7 +236,7 @@ function inGroups(news: readonly SessionNews[], readCommitted: boolean): FetchTo
       last = { topic, partitions: [] };
       topics.push(last);
     }
-    last.partitions.push(partitionAnswer(result, readCommitted));
+    last.partitions.push(partitionAnswer(result));
   }
   return topics;
 }
@@ -268,7 +263,7 @@ function reply(request: Request, sessionId: number, responses: readonly FetchTop
   request.replyParts((writer) => encodeFetchResponse(writer, request.version, result, 0));
 }
 
-function partitionAnswer(result: FetchResult, readCommitted: boolean): FetchPartitionResult {
+function partitionAnswer(result: FetchResult): FetchPartitionResult {
   const { index, errorCode, highWatermark, lastStableOffset, logStartOffset, divergingEpoch } = result;
   return {
     partitionIndex: index,
@@ -277,7 +272,7 @@ function partitionAnswer(result: FetchResult, readCommitted: boolean): FetchPart
     lastStableOffset,
     logStartOffset,
     ...(divergingEpoch === undefined ? {} : { divergingEpoch }),
-    abortedTransactions: readCommitted ? [] : null,
+    abortedTransactions: result.aborted,
     records: result.records ?? NO_RECORDS,
   };
 }

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { partitionOf } from '../../src/group/offsets-topic.ts';
+import { partitionOf } from '../../src/log/coordinator-topic.ts';
 
 it('finds a group where Apache Kafka puts it', () => {
   // Of a directory that Kafka 4.4 wrote with three partitions; the hashes of all but the first are negative.
