@@ -36,6 +36,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'unit',
+          maxWorkers: 2,
           include: ['test/**/*.test.ts'],
           exclude: ['test/interop/**', 'test/crash/**', 'test/tidy.test.ts', SLOW_BENCH],
         },

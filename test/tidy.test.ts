@@ -138,4 +138,10 @@ describe('tidy', () => {
     const own = files.filter((f) => f !== 'test/tidy.test.ts' && !f.endsWith('package-lock.json'));
     expect(own.filter((f) => /(^|[\s'"`(=])\/(work|farm|root)\//m.test(read(f)))).toEqual([]);
   });
+
+  it('has no script that npm runs unasked before or after another', () => {
+    const names = Object.keys(JSON.parse(read('package.json')).scripts);
+    // A script called prebuild once compiled the addon anew with every `npm run build`.
+    expect(names.filter((name) => /^(pre|post)/.test(name) && name !== 'prepare')).toEqual([]);
+  });
 });

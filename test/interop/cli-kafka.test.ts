@@ -6,10 +6,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliOf, cli } from '../support/cli.ts';
 import { cliSuite } from '../support/cli-suite.ts';
 import { outputs } from '../support/command.ts';
-import { KAFKA, KafkaPeer } from '../support/kafka-peer.ts';
+import { KAFKA, KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cli-kafka-'));
-const kafka = new KafkaPeer(dir, Number(process.env.BROADSHEET_KAFKA_PORT ?? 19592));
+const kafka = new KafkaPeer(dir, kafkaPort());
 
 beforeAll(() => kafka.start(), 300_000);
 afterAll(async () => {

@@ -8,10 +8,10 @@ import { Connection } from '../../src/client/connection.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { normalise } from '../support/cluster-answers.ts';
 import { CALLS } from '../support/cluster-cases.ts';
-import { command, KAFKA, KafkaPeer } from '../support/kafka-peer.ts';
+import { command, KAFKA, KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-dir-'));
-const kafka = new KafkaPeer(dir, Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_985));
+const kafka = new KafkaPeer(dir, kafkaPort());
 
 afterAll(async () => {
   await kafka.dispose();

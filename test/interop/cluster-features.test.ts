@@ -9,9 +9,9 @@ import { Connection } from '../../src/client/connection.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { answersOf, normalise } from '../support/cluster-answers.ts';
 import { CALLS, type Case } from '../support/cluster-cases.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_970);
+const PORT = kafkaPort();
 const DYNAMIC = ['controller.quorum.voters=', `controller.quorum.bootstrap.servers=127.0.0.1:${PORT + 1}`];
 
 let dir: string;

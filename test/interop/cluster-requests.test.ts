@@ -11,10 +11,10 @@ import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { normalise } from '../support/cluster-answers.ts';
 import { CALLS, CASES } from '../support/cluster-cases.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-'));
-const kafka = new KafkaPeer(join(dir, 'kafka'), Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_980));
+const kafka = new KafkaPeer(join(dir, 'kafka'), kafkaPort());
 let broker: BrokerProcess;
 
 beforeAll(async () => {

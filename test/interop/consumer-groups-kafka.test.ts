@@ -21,9 +21,9 @@ import {
   writeFindCoordinatorRequest,
 } from '../../src/protocol/generated/FindCoordinator.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22040);
+const PORT = kafkaPort();
 const GROUP = 'moving';
 const HEARTBEAT = api(
   ApiKey.ConsumerGroupHeartbeat,

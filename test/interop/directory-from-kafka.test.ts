@@ -8,7 +8,7 @@ import { Client, EARLIEST, LATEST, MAX_TIMESTAMP } from '../../src/client/client
 import type { RecordView } from '../../src/protocol/records/batch.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { digestPartition, type PartitionDigest } from '../support/digest.ts';
-import { command, KafkaPeer, PROTOCOL } from '../support/kafka-peer.ts';
+import { command, KafkaPeer, kafkaPort, PROTOCOL } from '../support/kafka-peer.ts';
 
 interface Found {
   readonly offset: number;
@@ -36,7 +36,7 @@ interface Expected {
   }[];
 }
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22010);
+const PORT = kafkaPort();
 /** Written in transactions. What a consumer may read of txn-open ends before its only transaction. */
 const TRANSACTIONAL = ['txn', 'txn-open'];
 /** Topics that were written without. */

@@ -8,7 +8,7 @@ import { Client } from '../../src/client/client.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { kcatRead, outputs } from '../support/command.ts';
 import { dumpLogFaults, partitionFiles } from '../support/dump-log.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 import {
   type LoadTopic,
   type PartitionContent,
@@ -18,7 +18,7 @@ import {
 import { writeRealText } from '../support/real-text.ts';
 import { scaled } from '../support/scale.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22010);
+const PORT = kafkaPort();
 const SEED = 20260;
 const PRODUCERS = 6;
 const BATCHES = scaled(180, 1_500);

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { runSessionScript } from '../support/fetch-session-script.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22510);
+const PORT = kafkaPort();
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-sessions-'));
 const kafka = new KafkaPeer(join(dir, 'kafka'), PORT);
 let broker: BrokerProcess;

@@ -9,9 +9,9 @@ import { committedOffsets, listGroups } from '../../src/client/groups.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { KafkaTools } from '../support/compare-tools.ts';
 import { EMPTY_GROUPS, GroupWorld, LIVE_GROUPS } from '../support/group-world.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_975);
+const PORT = kafkaPort();
 const GROUPS = [...EMPTY_GROUPS, ...LIVE_GROUPS].sort();
 
 interface Running {

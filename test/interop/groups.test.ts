@@ -9,12 +9,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { outputs } from '../support/command.ts';
 import { PYTHON } from '../support/interop-tools.ts';
-import { KAFKA, KafkaPeer } from '../support/kafka-peer.ts';
+import { KAFKA, KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 import { scaled } from '../support/scale.ts';
 
 const PYTHON_SCRIPT = fileURLToPath(new URL('../support/confluent-group.py', import.meta.url));
 const PERF_RECORDS = scaled(100_000, 1_000_000);
-const KAFKA_PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 21_820);
+const KAFKA_PORT = kafkaPort();
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-groups-'));
 const dataDir = join(dir, 'data');
 let broker: BrokerProcess;

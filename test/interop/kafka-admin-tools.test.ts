@@ -13,8 +13,9 @@ import {
   type ToolPeer,
   ToolPeers,
 } from '../support/compare-tools.ts';
+import { kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 19_092);
+const PORT = kafkaPort();
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-admin-tools-'));
 const topicIds = new Map<ToolPeer, string>();
 let peers: ToolPeers;

@@ -7,9 +7,9 @@ import { Client, EARLIEST } from '../../src/client/client.ts';
 import { ADMIN_STEPS } from '../support/admin-steps.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { runSteps, WirePeer } from '../support/compare-wire.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 19_092);
+const PORT = kafkaPort();
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-admin-wire-'));
 const kafka = new KafkaPeer(join(dir, 'kafka'), PORT);
 let broker: BrokerProcess;
@@ -104,7 +104,7 @@ describe('administration of topics and partitions', () => {
 
   it('is kept by Apache Kafka, which opens the directory', async () => {
     await broker.stop();
-    const other = new KafkaPeer(join(dir, 'heir'), PORT + 10);
+    const other = new KafkaPeer(join(dir, 'heir'), PORT + 5);
     mkdirSync(other.dir);
     renameSync(join(dir, 'broadsheet'), other.dataDir);
     try {

@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CompareOptions, type Difference, type ToolName, ToolPeers } from '../support/compare-tools.ts';
+import { kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-tools-'));
 let peers: ToolPeers;
 
 beforeAll(async () => {
-  const kafkaPort = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_990);
-  peers = await ToolPeers.start({ dir, kafkaPort });
+  peers = await ToolPeers.start({ dir, kafkaPort: kafkaPort() });
 });
 afterAll(async () => {
   await peers?.close();

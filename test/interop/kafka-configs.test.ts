@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { outputs } from '../support/command.ts';
-import { KAFKA, KafkaPeer } from '../support/kafka-peer.ts';
+import { KAFKA, KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_990);
+const PORT = kafkaPort();
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-configs-'));
 const kafka = new KafkaPeer(join(dir, 'kafka'), PORT);
 let broker: BrokerProcess;

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Difference, type ToolName, ToolPeers } from '../support/compare-tools.ts';
 import { GroupWorld } from '../support/group-world.ts';
+import { kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-consumer-groups-'));
 const PLAN = join(dir, 'plan.csv');
@@ -14,8 +15,7 @@ let peers: ToolPeers;
 const worlds: GroupWorld[] = [];
 
 beforeAll(async () => {
-  const kafkaPort = Number(process.env.BROADSHEET_KAFKA_PORT ?? 24_995);
-  peers = await ToolPeers.start({ dir, kafkaPort });
+  peers = await ToolPeers.start({ dir, kafkaPort: kafkaPort() });
   worlds.push(
     ...(await Promise.all([peers.kafka, peers.ours].map(({ address }) => GroupWorld.create(address)))),
   );

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { kcatRead, outputs } from '../support/command.ts';
-import { KafkaPeer } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 22010);
+const PORT = kafkaPort();
 let dir: string;
 let kafka: KafkaPeer;
 let broker: BrokerProcess | undefined;

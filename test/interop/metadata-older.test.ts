@@ -2,10 +2,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { command, KafkaPeer, PROTOCOL } from '../support/kafka-peer.ts';
+import { command, KafkaPeer, kafkaPort, PROTOCOL } from '../support/kafka-peer.ts';
 import { expectServed, MetadataRun, type Written } from '../support/metadata-run.ts';
 
-const PORT = Number(process.env.BROADSHEET_KAFKA_PORT ?? 21610);
+const PORT = kafkaPort();
 
 let dir: string;
 let peer: KafkaPeer;

@@ -12,6 +12,12 @@ const SHARED = fileURLToPath(new URL('../../../shared', import.meta.url));
 export const KAFKA = process.env.BROADSHEET_KAFKA ?? `${SHARED}/peers/kafka`;
 export const PROTOCOL = process.env.BROADSHEET_PROTOCOL ?? `${SHARED}/protocol`;
 
+/** Where a test file's Apache Kafka listens, with nine ports above it that are free: two files may run at once. */
+export function kafkaPort(): number {
+  const base = Number(process.env.BROADSHEET_KAFKA_PORT ?? 19_100);
+  return base + 10 * (Number(process.env.VITEST_POOL_ID ?? 1) - 1);
+}
+
 /** Runs a command and returns what it printed; throws with its errors. */
 export async function command(file: string, ...args: string[]): Promise<string> {
   const { stdout } = await run(file, args, { maxBuffer: 1 << 28 });
