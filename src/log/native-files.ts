@@ -1,15 +1,14 @@
-import { statfs } from 'node:fs/promises';
 import { addon, check, type Done, type FolderEntry, toError } from '../native.ts';
-import { BroadsheetError } from '../runtime/errors.ts';
+import { diskSpace } from './disk-space.ts';
+import { refuseHeld } from './js-lock.ts';
 import type { Files } from './log.ts';
+import { PathOrder } from './path-order.ts';
 
 const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 
-/** Files over the addon. Calls on the same path run in the order in which they were made; others side by side, on up to
- * 16 threads. A folder and what lies in it are different paths: await the one before the other. */
+/** Files over the addon, in order by path, on up to 16 threads. */
 export class NativeFiles implements Files {
-  /** The last call on each path that has one in flight. */
-  readonly #last = new Map<string, Promise<unknown>>();
+  readonly #order = new PathOrder();
 
   read(path: string, maxBytes = DEFAULT_MAX_BYTES): Promise<Buffer> {
     return this.#inOrder([path], (done: Done<Buffer>) => addon().readFile(path, maxBytes, done));
@@ -49,17 +48,16 @@ export class NativeFiles implements Files {
     return this.#inOrder([path], (done: Done<undefined>) => addon().removeTree(path, done));
   }
 
-  async space(path: string): Promise<{ totalBytes: number; usableBytes: number }> {
-    try {
-      const { bsize, blocks, bavail } = await statfs(path);
-      return { totalBytes: bsize * blocks, usableBytes: bsize * bavail };
-    } catch (error) {
-      throw new BroadsheetError('IO', (error as Error).message, 0, { cause: error });
-    }
+  space(path: string): Promise<{ totalBytes: number; usableBytes: number }> {
+    return diskSpace(path);
   }
 
   async lock(path: string, content: string): Promise<{ release(): Promise<void> }> {
-    const handle = await this.#inOrder([path], (done: Done<number>) => addon().lockFile(path, content, done));
+    const handle = await this.#order.run([path], async () => {
+      // The lock of a broker with the JS engine is one that the addon's does not meet.
+      await refuseHeld(path);
+      return call((done: Done<number>) => addon().lockFile(path, content, done));
+    });
     let held = true;
     return {
       release: async () => {
@@ -70,14 +68,7 @@ export class NativeFiles implements Files {
   }
 
   #inOrder<T>(paths: readonly string[], begin: (done: Done<T>) => number): Promise<T> {
-    const before = paths.map((path) => this.#last.get(path)).filter((promise) => promise !== undefined);
-    const mine = before.length === 0 ? call(begin) : Promise.allSettled(before).then(() => call(begin));
-    for (const path of paths) this.#last.set(path, mine);
-    const forget = () => {
-      for (const path of paths) if (this.#last.get(path) === mine) this.#last.delete(path);
-    };
-    mine.then(forget, forget);
-    return mine;
+    return this.#order.run(paths, () => call(begin));
   }
 }
 

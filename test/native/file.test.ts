@@ -310,68 +310,9 @@ describe('File.send_to', () => {
   });
 });
 
-describe('whole-file operations that fail halfway', () => {
-  const files = new NativeFiles();
-
-  it('leave the old content and no temporary file, whichever step fails', async () => {
-    writeFileSync(at('f'), 'old');
-    for (const [call, errno, code] of [
-      ['open', EMFILE, 'LIMIT'],
-      ['ftruncate', EIO, 'IO'],
-      ['pwritev', ENOSPC, 'NO_SPACE'],
-      ['fdatasync', EIO, 'IO'],
-      ['rename', EIO, 'IO'],
-    ] as const) {
-      fail(call, errno);
-      await expect(files.writeAtomic(at('f'), 'new')).rejects.toMatchObject({ code, errno });
-      expect(readdirSync(dir)).toEqual(['f']);
-      expect(readFileSync(at('f'), 'utf8')).toBe('old');
-    }
-    fail('fsync', EIO);
-    await expect(files.writeAtomic(at('f'), 'new')).rejects.toMatchObject({ code: 'IO' });
-    expect(readFileSync(at('f'), 'utf8')).toBe('new');
-  });
-
-  it('remove what createDurable made before the failure', async () => {
-    for (const [call, skip] of [
-      ['mkdir', 0],
-      // The folder's parent, the file, the folder.
-      ['fsync', 0],
-      ['fsync', 1],
-      ['fsync', 2],
-      ['open', 0],
-      ['open', 1],
-      ['pwritev', 0],
-    ] as const) {
-      fail(call, EIO, skip);
-      await expect(files.createDurable(at('t-0/partition.metadata'), 'x')).rejects.toMatchObject({
-        errno: EIO,
-      });
-      expect([call, skip, readdirSync(dir)]).toEqual([call, skip, []]);
-    }
-    await files.createDurable(at('t-0/partition.metadata'), 'x');
-  });
-
-  it('report failing removals, renames, listings and looks', async () => {
-    writeFileSync(at('f'), 'old');
-    for (const [call, failing] of [
-      ['unlink', () => files.remove(at('f'))],
-      ['unlink', () => files.removeTree(at('f'))],
-      ['rename', () => files.rename(at('f'), at('g'))],
-      ['list', () => files.list(dir)],
-      ['stat', () => files.exists(dir)],
-      ['mkdir', () => files.mkdir(at('x'))],
-      ['pread', () => files.read(at('f'))],
-      ['fstat', () => files.read(at('f'))],
-      ['lock', () => files.lock(at('f'), '')],
-    ] as const) {
-      fail(call, EIO);
-      await expect(failing()).rejects.toMatchObject({ code: 'IO', errno: EIO });
-    }
-    await files.mkdir(at('tree/a'));
-    fail('rmdir', EIO);
-    await expect(files.removeTree(at('tree'))).rejects.toMatchObject({ errno: EIO });
-    await files.removeTree(at('tree'));
-    expect(readFileSync(at('f'), 'utf8')).toBe('old');
+describe('a lock that fails', () => {
+  it('is reported', async () => {
+    fail('lock', EIO);
+    await expect(new NativeFiles().lock(at('f'), '')).rejects.toMatchObject({ code: 'IO', errno: EIO });
   });
 });

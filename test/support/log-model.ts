@@ -1,4 +1,4 @@
-/** The native log beside a list of batches: random operations on both, which must agree. */
+/** A log beside a list of batches: random operations on both, which must agree. */
 import {
   cpSync,
   existsSync,
@@ -11,9 +11,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import type { Log, OpenOptions } from '../../src/log/log.ts';
-import { NativeEngine } from '../../src/log/native-engine.ts';
-import { batch, scratch } from './native-log.ts';
+import type { Log, LogEngine, OpenOptions } from '../../src/log/log.ts';
+import { batch, readWarm, scratch } from './logs.ts';
 import type { Random } from './random.ts';
 
 interface ModelBatch {
@@ -47,7 +46,8 @@ export class LogModel {
   readonly #options: OpenOptions;
   /** Rolls by index fullness are not predicted, only seen. */
   readonly #predictsRolls: boolean;
-  #engine = new NativeEngine();
+  readonly #make: () => LogEngine;
+  #engine: LogEngine;
   #log!: Log;
   #segments: ModelSegment[] = [];
   #start = 0;
@@ -56,7 +56,9 @@ export class LogModel {
   reopens = 0;
   cuts = 0;
 
-  constructor(random: Random, options: OpenOptions, predictsRolls: boolean) {
+  constructor(make: () => LogEngine, random: Random, options: OpenOptions, predictsRolls: boolean) {
+    this.#make = make;
+    this.#engine = make();
     this.#random = random;
     this.#options = options;
     this.#predictsRolls = predictsRolls;
@@ -175,12 +177,7 @@ export class LogModel {
     const upTo = this.#bound();
     const maxBytes = this.#random.int(10) === 0 ? this.#random.int(60) : this.#random.int(3000);
     const minOne = this.#random.int(2) === 0;
-    let result = this.#log.read(offset, maxBytes, upTo, minOne);
-    if (result.kind === 'cold') {
-      // An index that did not check out is made again by warm().
-      await this.#log.warm(offset, maxBytes);
-      result = this.#log.read(offset, maxBytes, upTo, minOne);
-    }
+    const result = await readWarm(this.#log, offset, maxBytes, upTo, minOne);
     const context = `read(${offset}, ${maxBytes}, ${upTo}, ${minOne})`;
     if (offset < this.#start || offset > this.#endOffset) {
       same(result.kind, 'out-of-range', context);
@@ -265,7 +262,7 @@ export class LogModel {
   }
 
   async #open(dir: string, clean: boolean, recoveryPoint: number): Promise<void> {
-    this.#engine = new NativeEngine();
+    this.#engine = this.#make();
     this.#log = await this.#engine.open(dir, {
       ...this.#options,
       cleanShutdown: clean,

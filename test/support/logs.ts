@@ -1,11 +1,10 @@
-/** What tests of the native log share: options, batches with a right checksum, bytes of a range. */
+/** What tests of logs share: options, batches with a right checksum, bytes of a range. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll } from 'vitest';
-import type { Log, OpenOptions } from '../../src/log/log.ts';
-import type { NativeEngine } from '../../src/log/native-engine.ts';
-import { addon } from '../../src/native.ts';
+import { jsInspector } from '../../src/log/js-inspector.ts';
+import type { Log, LogEngine, OpenOptions, ReadResult } from '../../src/log/log.ts';
 import { type RawBatchFields, rawBatch } from './batches.ts';
 
 export const OPTIONS: OpenOptions = {
@@ -37,13 +36,13 @@ export function scratch(inMemory = false): string {
 
 export function batch(fields: RawBatchFields & { maxTimestamp: number }): Uint8Array {
   const bytes = rawBatch(fields);
-  addon().patchBatch(bytes, 0, bytes.length, false, fields.maxTimestamp);
+  jsInspector.patchBatch(bytes, 0, bytes.length, false, fields.maxTimestamp);
   return bytes;
 }
 
 /** Stages and commits one batch; returns its base offset. */
 export function append(
-  engine: NativeEngine,
+  engine: LogEngine,
   log: Log,
   fields: RawBatchFields & { maxTimestamp: number },
   now = 1000,
@@ -60,4 +59,13 @@ export function append(
 export function segmentBytes(log: Log, offset: number): Buffer {
   const base = log.segmentBaseOffsets().filter((candidate) => candidate <= offset);
   return readFileSync(join(log.dir, `${String(base[base.length - 1]).padStart(20, '0')}.log`));
+}
+
+/** What read() gives once it is warm. */
+export async function readWarm(log: Log, ...args: Parameters<Log['read']>): Promise<ReadResult> {
+  for (let attempt = 0; ; attempt++) {
+    const result = log.read(...args);
+    if (result.kind !== 'cold' || attempt === 3) return result;
+    await log.warm(args[0], args[1]);
+  }
 }

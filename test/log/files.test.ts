@@ -11,14 +11,15 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { NativeFiles } from '../../src/log/native-files.ts';
-import { addon } from '../../src/native.ts';
+import type { FileCall } from '../../src/log/js-file.ts';
+import { ENGINES } from '../support/engines.ts';
+
+const { EIO, EMFILE, ENOSPC } = constants.errno;
 
 let dir: string;
-const files = new NativeFiles();
 const at = (...names: string[]) => join(dir, ...names);
 
 beforeEach(() => {
@@ -26,7 +27,9 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-describe('NativeFiles', () => {
+describe.each(ENGINES)('files, engine=$name', ({ make, setFault, clearFaults }) => {
+  const { files } = make();
+
   it('writes and reads back text and bytes', async () => {
     await files.writeAtomic(at('text'), 'grün\n');
     expect((await files.read(at('text'))).toString()).toBe('grün\n');
@@ -184,12 +187,13 @@ describe('NativeFiles', () => {
 
   it('locks against a second holder in this process, until released', async () => {
     const lock = await files.lock(at('.lock'), `${process.pid}\n`);
-    expect(readFileSync(at('.lock'), 'utf8')).toBe(`${process.pid}\n`);
+    const content = readFileSync(at('.lock'), 'utf8');
+    expect(content.startsWith(`${process.pid}\n`)).toBe(true);
     await expect(files.lock(at('.lock'), 'x')).rejects.toMatchObject({
       code: 'LOCKED',
       message: expect.stringContaining(`this process (pid ${process.pid})`),
     });
-    expect(readFileSync(at('.lock'), 'utf8')).toBe(`${process.pid}\n`);
+    expect(readFileSync(at('.lock'), 'utf8')).toBe(content);
     await lock.release();
     await lock.release();
     await (await files.lock(at('.lock'), 'y')).release();
@@ -225,37 +229,70 @@ sys.stdin.read()
     chmodSync(at('locked'), 0o500);
     await expect(files.writeAtomic(at('locked', 'f'), '')).rejects.toMatchObject({ code: 'IO', errno: 13 });
   });
-});
 
-describe('the calls below', () => {
-  it('refuse arguments of the wrong kind and do not call back', () => {
-    const never = () => {
-      throw new Error('called');
-    };
-    const raw = addon() as unknown as Record<string, (...args: unknown[]) => number>;
-    for (const [name, ...args] of [
-      ['readFile', 5, 10, never],
-      ['readFile', '/x', -1, never],
-      ['readFile', '/x', 1.5, never],
-      ['readFile', '/x', Number.NaN, never],
-      ['readFile', '/x', 10],
-      ['writeAtomic', '/x', 7, never],
-      ['writeAtomic', '/x', null, never],
-      ['writeAtomic', '/x', 'y', {}],
-      ['createDurable', '/x'],
-      ['listFolder'],
-      ['pathExists', {}, never],
-      ['makeFolder', '/x', 'callback'],
-      ['renamePath', '/x', 1, never],
-      ['removeFile', undefined, never],
-      ['removeTree', Symbol('x'), never],
-      ['lockFile', '/x', 1, never],
-      ['releaseLock', 'x'],
-      ['releaseLock', -1],
-    ] as [string, ...unknown[]][]) {
-      expect(addon().codes[-raw[name]!(...args)]).toBe('INVALID_ARGUMENT');
-      expect(addon().lastStatus().context).toMatch(/ must be /);
-    }
-    expect(addon().codes[-addon().releaseLock(12345)]).toBe('CLOSED');
+  const fail = (call: FileCall, errno: number, skip = 0) => setFault(call, skip, 1, errno, 0);
+  afterEach(clearFaults);
+
+  describe('that fail halfway', () => {
+    it('leave the old content and no temporary file, whichever step fails', async () => {
+      writeFileSync(at('f'), 'old');
+      for (const [call, errno, code] of [
+        ['open', EMFILE, 'LIMIT'],
+        ['ftruncate', EIO, 'IO'],
+        ['pwritev', ENOSPC, 'NO_SPACE'],
+        ['fdatasync', EIO, 'IO'],
+        ['rename', EIO, 'IO'],
+      ] as const) {
+        fail(call, errno);
+        await expect(files.writeAtomic(at('f'), 'new')).rejects.toMatchObject({ code, errno });
+        expect(readdirSync(dir)).toEqual(['f']);
+        expect(readFileSync(at('f'), 'utf8')).toBe('old');
+      }
+      fail('fsync', EIO);
+      await expect(files.writeAtomic(at('f'), 'new')).rejects.toMatchObject({ code: 'IO' });
+      expect(readFileSync(at('f'), 'utf8')).toBe('new');
+    });
+
+    it('remove what createDurable made before the failure', async () => {
+      for (const [call, skip] of [
+        ['mkdir', 0],
+        // The folder's parent, the file, the folder.
+        ['fsync', 0],
+        ['fsync', 1],
+        ['fsync', 2],
+        ['open', 0],
+        ['open', 1],
+        ['pwritev', 0],
+      ] as const) {
+        fail(call, EIO, skip);
+        await expect(files.createDurable(at('t-0/partition.metadata'), 'x')).rejects.toMatchObject({
+          errno: EIO,
+        });
+        expect([call, skip, readdirSync(dir)]).toEqual([call, skip, []]);
+      }
+      await files.createDurable(at('t-0/partition.metadata'), 'x');
+    });
+
+    it('report failing removals, renames, listings and looks', async () => {
+      writeFileSync(at('f'), 'old');
+      for (const [call, failing] of [
+        ['unlink', () => files.remove(at('f'))],
+        ['unlink', () => files.removeTree(at('f'))],
+        ['rename', () => files.rename(at('f'), at('g'))],
+        ['list', () => files.list(dir)],
+        ['stat', () => files.exists(dir)],
+        ['mkdir', () => files.mkdir(at('x'))],
+        ['pread', () => files.read(at('f'))],
+        ['fstat', () => files.read(at('f'))],
+      ] as const) {
+        fail(call, EIO);
+        await expect(failing()).rejects.toMatchObject({ code: 'IO', errno: EIO });
+      }
+      await files.mkdir(at('tree/a'));
+      fail('rmdir', EIO);
+      await expect(files.removeTree(at('tree'))).rejects.toMatchObject({ errno: EIO });
+      await files.removeTree(at('tree'));
+      expect(readFileSync(at('f'), 'utf8')).toBe('old');
+    });
   });
 });
