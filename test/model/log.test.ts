@@ -22,19 +22,19 @@ const SHAPES = {
 
 describe.each(ENGINES)('model of a log, engine=$name', ({ name, make }) => {
   // What the JS engine reads goes through the pool, a hop each.
-  const steps = process.env.BROADSHEET_STEPS === undefined && name === 'js' ? STEPS / 4 : STEPS;
+  const seeds = name === 'js' ? SEEDS.slice(0, 1) : SEEDS;
 
   for (const [shape, { options, predicts }] of Object.entries(SHAPES)) {
-    for (const seed of SEEDS) {
+    for (const seed of seeds) {
       it(`${shape}, BROADSHEET_SEED=${seed}`, async () => {
         const random = new Random(seed);
         let reopens = 0;
         let cuts = 0;
-        for (let step = 0; step < steps; ) {
+        for (let step = 0; step < STEPS; ) {
           // A log that only grows makes the list slow, not the test better.
           const model = new LogModel(make, random, options, predicts);
           await model.begin();
-          for (let i = 0; i < STEPS_PER_LOG && step < steps; i++, step++) {
+          for (let i = 0; i < STEPS_PER_LOG && step < STEPS; i++, step++) {
             try {
               await model.step();
             } catch (error) {
