@@ -1,10 +1,9 @@
 /** The embedding API: a broker inside a Node process. */
 import { resolve } from 'node:path';
 import { BrokerInstance } from './broker/broker.ts';
+import { type EngineName, type EngineWish, openEngines } from './broker/engines.ts';
 import { addressAndPort } from './broker/listeners.ts';
-import { nativeTransport } from './broker/native-transport.ts';
 import { BrokerConfig } from './config/broker-config.ts';
-import { NativeEngine } from './log/native-engine.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
@@ -19,6 +18,10 @@ export interface CreateBrokerOptions {
   readonly port?: number;
   /** Address that the one listener binds. Default: every address. */
   readonly host?: string;
+  /** What keeps the logs: the addon, or JavaScript. auto, the default, is native where the addon loads. */
+  readonly engine?: EngineWish;
+  /** What serves the sockets; auto, the default, is as the engine. Not native over js. */
+  readonly transport?: EngineWish;
   /** Kafka's broker configuration, by Kafka's keys. */
   readonly config?: Readonly<Record<string, string>>;
   /** pino or anything of its shape. Default: none. */
@@ -31,13 +34,18 @@ export interface Broker {
   /** Absolute path. */
   readonly dataDir: string;
   readonly listeners: readonly { readonly name: string; readonly host: string; readonly port: number }[];
+  /** What runs. */
+  readonly engine: EngineName;
+  readonly transport: EngineName;
   /** Stops cleanly and leaves no handle, descriptor or thread behind. Idempotent. */
   close(): Promise<void>;
 }
 
 function configOf(options: CreateBrokerOptions): BrokerConfig {
   const texts = new Map(Object.entries(options.config ?? {}));
-  const { port, host } = options;
+  const { port, host, engine, transport } = options;
+  if (engine !== undefined) texts.set('engine', engine);
+  if (transport !== undefined) texts.set('transport', transport);
   if (port === undefined && host === undefined) return new BrokerConfig(texts);
   if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65535)) {
     throw new BroadsheetError('INVALID_CONFIG', `port ${port} is no number from 0 to 65535`);
@@ -65,14 +73,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
   for (const warning of config.warnings) log.warn({}, warning);
   // Not by way of log.dirs, which is a list: a path may hold a comma.
   const dataDir = resolve(options.dataDir ?? config.dataDir);
-  const engine = new NativeEngine();
-  const transport = nativeTransport({
-    maxFrameBytes: config.number('socket.request.max.bytes'),
-    maxQueuedBytes: config.number('connection.max.queued.bytes'),
-    fetchPath: config.string('fetch.path') as 'auto' | 'sendfile' | 'copy',
-    sendBufferBytes: config.number('socket.send.buffer.bytes'),
-    receiveBufferBytes: config.number('socket.receive.buffer.bytes'),
-  });
+  const { engine, transport } = await openEngines(config, log);
   const instance = await BrokerInstance.start({
     dataDir,
     config,
@@ -85,6 +86,8 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     bootstrapServers: instance.endpoints.map(({ host, port }) => addressAndPort(host, port)).join(','),
     dataDir: instance.dataDir,
     listeners: instance.endpoints,
+    engine: engine.name,
+    transport: transport.name,
     close: () => instance.close(),
   };
 }

@@ -303,6 +303,11 @@ export interface Addon extends SocketAddon, LogAddon {
 
 let loaded: Addon | undefined;
 
+/** Why the addon is not even tried. Bun has N-API, but not the functions of libuv that the transport needs. */
+function obstacle(): string | undefined {
+  return process.versions.bun === undefined ? undefined : 'Bun lacks the libuv functions that it needs';
+}
+
 /** Loads the addon once. Throws ADDON_UNAVAILABLE, naming what was tried. */
 export function addon(): Addon {
   if (loaded === undefined) {
@@ -312,6 +317,8 @@ export function addon(): Addon {
     // For development: another build of the addon, such as the one with sanitizers.
     const path = process.env.BROADSHEET_ADDON;
     try {
+      const why = obstacle();
+      if (why !== undefined) throw new Error(why);
       loaded = checked((path ? require(path) : require('node-gyp-build')(root)) as Addon);
     } catch (error) {
       throw new BroadsheetError(

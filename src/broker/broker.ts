@@ -163,7 +163,11 @@ export class BrokerInstance implements TransportHandler {
     this.#closeIdleConnections();
     transport.start(this);
     const { endpoints } = this;
-    log.info({ dataDir, clusterId: metadata.clusterId, nodeId: metadata.nodeId, endpoints }, 'started');
+    const engines = { engine: engine.name, transport: transport.name };
+    log.info(
+      { dataDir, clusterId: metadata.clusterId, nodeId: metadata.nodeId, endpoints, ...engines },
+      'started',
+    );
   }
 
   /** Folders of partitions that the metadata knows and the directory lacks: a kill came between the two. */

@@ -2,6 +2,7 @@
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import type { Command } from 'commander';
+import { chooseEngine, makeEngine } from '../broker/engines.ts';
 import {
   CLEAN_SHUTDOWN_FILE,
   CLEANER_FILE,
@@ -10,7 +11,7 @@ import {
   OffsetCheckpoint,
   RECOVERY_POINT_FILE,
 } from '../log/checkpoints.ts';
-import { NativeFiles } from '../log/native-files.ts';
+import type { Files } from '../log/log.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
@@ -18,6 +19,7 @@ import { METADATA_FOLDER, newestSnapshot, parseQuorumState } from '../metadata/k
 import { parseMetaProperties } from '../metadata/meta-properties.ts';
 import { readSnapshot } from '../metadata/snapshot.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { silentLogger } from '../runtime/logging.ts';
 import { bytesText, counted, endWithReader, note, Progress, print, printJson } from './output.ts';
 
 interface CheckOptions {
@@ -54,9 +56,14 @@ async function check(given: string, options: CheckOptions): Promise<void> {
   }
 }
 
+/** Through the addon, or without it. */
+async function anyFiles(): Promise<Files> {
+  return (await makeEngine(await chooseEngine('auto', silentLogger))).files;
+}
+
 /** Keeps brokers out meanwhile. Throws LOCKED when one is in. */
 async function lock(dataDir: string): Promise<() => Promise<void>> {
-  const files = new NativeFiles();
+  const files = await anyFiles();
   const path = join(dataDir, LOCK_FILE);
   const existed = await files.exists(path);
   if (!existed && !(await files.exists(join(dataDir, META_PROPERTIES)))) return async () => {};
@@ -180,7 +187,7 @@ class DirectoryCheck {
     const newest = newestSnapshot(names);
     if (newest === undefined) return;
     try {
-      await readSnapshot(new NativeFiles(), folder, newest);
+      await readSnapshot(await anyFiles(), folder, newest);
     } catch (error) {
       this.#faults.push({ file: `${METADATA_FOLDER}/${newest.name}`, what: (error as Error).message });
     }

@@ -1,6 +1,6 @@
 /** `broadsheet start`: a broker in the foreground. */
 import { readFileSync } from 'node:fs';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { parseProperties } from '../config/properties.ts';
 import { type Broker, createBroker } from '../index.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -8,6 +8,7 @@ import { createLogger, type LogLevel } from '../runtime/logging.ts';
 import { keyValue } from './arguments.ts';
 import { exitWith } from './failure.ts';
 
+const ENGINES = ['auto', 'native', 'js'];
 const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'];
 
 function port(text: string): number {
@@ -26,6 +27,8 @@ interface StartOptions {
   data?: string;
   port?: number;
   host?: string;
+  engine?: 'auto' | 'native' | 'js';
+  transport?: 'auto' | 'native' | 'js';
   config?: string;
   set?: Map<string, string>;
   logLevel: LogLevel;
@@ -64,6 +67,8 @@ async function start(options: StartOptions): Promise<void> {
     dataDir: options.data,
     port: options.port,
     host: options.host,
+    engine: options.engine,
+    transport: options.transport,
     config: Object.fromEntries(config),
     logger,
   });
@@ -91,6 +96,15 @@ export function define(command: Command): void {
     .option('--host <host>', 'address to listen on (default: all)')
     .option('--config <file>', 'a server.properties file')
     .option('--set <key=value>', 'one configuration value, wins over the file; may be repeated', keyValue)
+    .addOption(
+      new Option(
+        '--engine <name>',
+        'what keeps the logs (default: engine of the config, else native where it loads)',
+      ).choices(ENGINES),
+    )
+    .addOption(
+      new Option('--transport <name>', 'what serves the sockets (default: as the engine)').choices(ENGINES),
+    )
     .option('--log-level <level>', `one of ${LOG_LEVELS.join(', ')}`, logLevel, 'info')
     .action(start);
 }

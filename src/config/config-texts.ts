@@ -101,6 +101,7 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'connections.max.idle.ms': 'Silence after which a connection is closed, in ms.',
   'controller.listener.names': 'Listeners that are for controllers; no client is told of them.',
   'delete.topic.enable': 'Whether topics may be deleted.',
+  engine: 'What keeps the logs: native (the addon) or js; auto is native where the addon loads.',
   'fetch.max.bytes': 'Most bytes of one fetch answer; the first batch comes whole.',
   'fetch.path': 'How fetched bytes leave: by sendfile, by copy, or as fits best.',
   'group.consumer.assignors': 'Assignors that consumer groups may use, the default first.',
@@ -149,6 +150,7 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'socket.receive.buffer.bytes': "Receive buffer of a connection in bytes; -1 is the system's own.",
   'socket.request.max.bytes': 'Most bytes of one request.',
   'socket.send.buffer.bytes': "Send buffer of a connection in bytes; -1 is the system's own.",
+  transport: 'What serves the sockets: native (the addon) or js; auto is as the engine.',
   'transaction.max.timeout.ms': 'Longest timeout that a transaction may ask for, in ms.',
 };
 

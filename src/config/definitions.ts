@@ -63,6 +63,8 @@ function define(fact: Fact): ConfigDefinition {
 
 /** Keys that Kafka does not know. */
 const OWN: Fact[] = [
+  { name: 'engine', type: 'string', default: 'auto', valid: '[auto, native, js]' },
+  { name: 'transport', type: 'string', default: 'auto', valid: '[auto, native, js]' },
   { name: 'fetch.path', type: 'string', default: 'auto', valid: '[auto, sendfile, copy]' },
   { name: 'connection.max.queued.bytes', type: 'int', default: '8388608', valid: '[1048576,...]' },
   { name: 'connection.max.queued.requests', type: 'int', default: '100', valid: '[1,...]' },

@@ -7,6 +7,7 @@ import { expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { createBroker } from '../../src/index.ts';
 import { writeMetadataRequest } from '../../src/protocol/generated/Metadata.ts';
+import { SOME_COMBINATIONS } from '../support/combinations.ts';
 import { TestBroker } from './test-broker.ts';
 import { TestClient } from './test-client.ts';
 
@@ -48,45 +49,54 @@ it('begins no request while too many answers lie unread, and answers all in orde
   await broker.close();
 });
 
-it('keeps memory and other clients whole while many peers do it, and answers each once it reads', async () => {
-  const root = mkdtempSync(join(tmpdir(), 'broadsheet-unread-'));
-  const broker = await createBroker({
-    dataDir: join(root, 'data'),
-    host: '127.0.0.1',
-    port: 0,
-    config: { 'connection.max.queued.requests': '1000' },
-  });
-  const sockets: net.Socket[] = [];
-  try {
-    const { host, port } = broker.listeners[0]!;
-    const client = await Client.connect(`${host}:${port}`);
-    await client.createTopics(Array.from({ length: 20 }, (_, i) => ({ name: `topic-${i}`, partitions: 50 })));
-    const count = 200;
-    const pipeline = Buffer.concat(
-      Array.from({ length: count }, (_, i) => Buffer.concat([Buffer.from([0, 0, 0, 16]), metadataFrame(i)])),
-    );
-    const before = process.memoryUsage().rss;
-    for (let i = 0; i < 50; i++) {
-      const socket = net.connect(port, host);
-      socket.pause();
-      socket.on('error', () => {});
-      sockets.push(socket);
-      await new Promise((resolve) => socket.once('connect', resolve));
-      socket.write(pipeline);
-    }
-    for (let i = 0; i < 50; i++) expect((await client.metadata([])).brokers.length).toBe(1);
-    // Answered whole, they would take more than 300 MiB.
-    expect(process.memoryUsage().rss - before).toBeLessThan(150 * KIB * KIB);
+it.each(SOME_COMBINATIONS)(
+  '$title keeps memory and other clients whole while many peers do it, and answers each once it reads',
+  async ({ engine, transport }) => {
+    const root = mkdtempSync(join(tmpdir(), 'broadsheet-unread-'));
+    const broker = await createBroker({
+      dataDir: join(root, 'data'),
+      host: '127.0.0.1',
+      port: 0,
+      engine,
+      transport,
+      config: { 'connection.max.queued.requests': '1000' },
+    });
+    const sockets: net.Socket[] = [];
+    try {
+      const { host, port } = broker.listeners[0]!;
+      const client = await Client.connect(`${host}:${port}`);
+      await client.createTopics(
+        Array.from({ length: 20 }, (_, i) => ({ name: `topic-${i}`, partitions: 50 })),
+      );
+      const count = 200;
+      const pipeline = Buffer.concat(
+        Array.from({ length: count }, (_, i) =>
+          Buffer.concat([Buffer.from([0, 0, 0, 16]), metadataFrame(i)]),
+        ),
+      );
+      const before = process.memoryUsage().rss;
+      for (let i = 0; i < 50; i++) {
+        const socket = net.connect(port, host);
+        socket.pause();
+        socket.on('error', () => {});
+        sockets.push(socket);
+        await new Promise((resolve) => socket.once('connect', resolve));
+        socket.write(pipeline);
+      }
+      for (let i = 0; i < 50; i++) expect((await client.metadata([])).brokers.length).toBe(1);
+      // Answered whole, they would take more than 300 MiB.
+      expect(process.memoryUsage().rss - before).toBeLessThan(150 * KIB * KIB);
 
-    const ids = await correlationIds(sockets[0]!, count);
-    expect(ids).toEqual(Array.from({ length: count }, (_, i) => i));
-    await client.close();
-  } finally {
-    for (const socket of sockets) socket.destroy();
-    await broker.close();
-    rmSync(root, { recursive: true, force: true });
-  }
-});
+      const ids = await correlationIds(sockets[0]!, count);
+      expect(ids).toEqual(Array.from({ length: count }, (_, i) => i));
+      await client.close();
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      await broker.close();
+      rmSync(root, { recursive: true, force: true });
+    }
+  },
+);
 
 /** Metadata v9 for all topics, 16 bytes: header without client id, no tags; null topics. */
 function metadataFrame(correlationId: number): Buffer {

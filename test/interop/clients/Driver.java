@@ -29,7 +29,6 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -164,18 +163,6 @@ public final class Driver {
         }
     }
 
-    /** Once more after each poll while the group is moving partitions, as the exception's text asks. */
-    private void commit() {
-        while (true) {
-            try {
-                consumer.commitSync(next);
-                return;
-            } catch (RebalanceInProgressException moving) {
-                poll();
-            }
-        }
-    }
-
     private ObjectNode committed(JsonNode command) {
         Set<TopicPartition> wanted = new HashSet<>(consumer.assignment());
         Set<String> topics = new HashSet<>();
@@ -191,7 +178,7 @@ public final class Driver {
         switch (command.get("cmd").asText()) {
             case "produce" -> produce(command);
             case "join" -> join(command);
-            case "commit" -> commit();
+            case "commit" -> consumer.commitSync(next);
             case "committed" -> {
                 return committed(command);
             }
