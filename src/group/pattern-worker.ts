@@ -1,13 +1,17 @@
 /**
- * The thread that matches subscription patterns with topics' names: see pattern-matcher.ts. Of all that is asked it goes on with
- * what has had the least time, a moment at a time, so that a slow pattern delays the others by that moment; and gives up what has
- * had too much.
+ * The thread that matches subscription patterns with topics' names: see pattern-matcher.ts. It works a moment at a time: first it
+ * sees what is a pattern at all, then it goes on with what is likely to cost the least in all, so that a slow pattern delays
+ * the others by a moment; but every few turns with what has waited longest. What has had too much time is given up.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { CELL_JOB, CELL_STEPS, type FromWorker, type MatchJob, type ToWorker } from './pattern-matcher.ts';
-import { compileTopicRegex, type TopicRegex } from './topic-regex.ts';
+import { compileTopicRegex, guessedSize, type TopicRegex } from './topic-regex.ts';
 
 const TURN_MS = 10;
+/** One turn of so many goes to the oldest. */
+const OLDEST_EVERY = 4;
+/** What a step of a pattern's program is thought to cost with each name, before it has had a turn. */
+const STEP_MS = 0.001;
 /** What matching one pattern may take in all. */
 const MAX_MS = 30_000;
 /** Compiled patterns that are kept, by the instructions of all their programs. */
@@ -18,6 +22,8 @@ interface Running {
   /** The name that comes next. */
   next: number;
   readonly numbers: number[];
+  /** Of its program, as guessed. */
+  readonly size: number;
   spentMs: number;
   isCompiled: boolean;
 }
@@ -27,6 +33,7 @@ const cells = workerData as Int32Array;
 let names: string[] = [];
 let running: Running[] = [];
 let isWorking = false;
+let turns = 0;
 const kept = new Map<string, TopicRegex>();
 let keptSize = 0;
 
@@ -55,8 +62,10 @@ function advance(one: Running): boolean {
   try {
     const regex = regexOf(pattern);
     if (!one.isCompiled) {
+      // That was a turn of its own: all hear whether theirs is a pattern before any large one is matched.
       one.isCompiled = true;
       say({ type: 'compiled', id });
+      if (one.next < to) return false;
     }
     const until = performance.now() + TURN_MS;
     while (one.next < to && performance.now() < until) {
@@ -75,14 +84,33 @@ function advance(one: Running): boolean {
   return false;
 }
 
+/** What it is going to take in all, ms. */
+function cost({ job, next, size, spentMs, isCompiled }: Running): number {
+  if (!isCompiled) return size * STEP_MS;
+  const { from, to } = job;
+  return next === from ? size * STEP_MS * (to - from) : (spentMs * (to - from)) / (next - from);
+}
+
+function choose(): Running | undefined {
+  if (++turns % OLDEST_EVERY === 0) return running[0];
+  let best: Running | undefined;
+  let least = Number.POSITIVE_INFINITY;
+  for (const one of running) {
+    const own = cost(one);
+    if (own < least) {
+      best = one;
+      least = own;
+    }
+  }
+  return best;
+}
+
 function turn(): void {
-  let least = running[0];
-  for (const one of running) if (one.spentMs < least!.spentMs) least = one;
-  if (least === undefined) {
+  const one = choose();
+  if (one === undefined) {
     isWorking = false;
     return;
   }
-  const one = least;
   const began = performance.now();
   Atomics.store(cells, CELL_JOB, one.job.id);
   const isDone = advance(one);
@@ -103,7 +131,14 @@ port.on('message', (message: ToWorker) => {
       for (const name of message.names) names.push(name);
       return;
     case 'match':
-      running.push({ job: message.job, next: message.job.from, numbers: [], spentMs: 0, isCompiled: false });
+      running.push({
+        job: message.job,
+        next: message.job.from,
+        numbers: [],
+        size: guessedSize(message.job.pattern),
+        spentMs: 0,
+        isCompiled: false,
+      });
       if (!isWorking) setImmediate(turn);
       isWorking = true;
       return;
