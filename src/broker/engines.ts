@@ -31,11 +31,8 @@ export async function chooseEngine(wish: EngineWish, log: Logger): Promise<Engin
     return 'native';
   } catch (error) {
     if (wish === 'native' || isUnderCi()) throw error;
-    const reason = (error as Error).message;
-    log.warn(
-      { reason },
-      `${reason}; the JS engine takes its place: ${COST} (engine=native refuses to start)`,
-    );
+    const reason = (error as Error).message.replace(/\s+/g, ' ').trim();
+    log.warn({}, `${reason}; the JS engine takes its place: ${COST} (engine=native refuses to start)`);
     return 'js';
   }
 }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { BrokerProcess } from '../support/broker-process.ts';
+import { COMBINATIONS } from '../support/combinations.ts';
 import { kcatRead, type Measured, outputs } from '../support/command.ts';
 import { writeRealText } from '../support/real-text.ts';
 import { scaled } from '../support/scale.ts';
@@ -76,5 +77,27 @@ describe('kcat', () => {
     await broker.stop();
     broker = await BrokerProcess.start(data);
     for (const codec of CODECS) expect(await kcatRead(broker.address, `text-${codec}`), codec).toEqual(sent);
+  });
+});
+
+describe.each(COMBINATIONS.slice(scaled(2, 1)))('kcat, $title', ({ engine, transport }) => {
+  it('sends and reads the same bytes, also after SIGKILL, and then from the native engine', async () => {
+    const own = join(dir, `${engine}-${transport}`);
+    const config = { engine, transport };
+    let other = await BrokerProcess.start(own, { config });
+    try {
+      expect(other.output).toContain(`"engine":"${engine}","transport":"${transport}"`);
+      const options = ['-b', other.address, '-P', '-t', 'text', '-p', '0', '-z', 'zstd', '-l', text];
+      await outputs('kcat', options);
+      expect(await kcatRead(other.address, 'text')).toEqual(sent);
+      await other.kill();
+      other = await BrokerProcess.start(own, { config });
+      expect(await kcatRead(other.address, 'text')).toEqual(sent);
+      await other.stop();
+      other = await BrokerProcess.start(own);
+      expect(await kcatRead(other.address, 'text')).toEqual(sent);
+    } finally {
+      await other.kill();
+    }
   });
 });
