@@ -31,6 +31,15 @@ Status Folder::rename(const std::string& to) {
   return parent_of(from) == parent_of(to) ? Status::Ok() : sync_directory(parent_of(from));
 }
 
+Status Folder::sync() const {
+  std::shared_ptr<File> folder;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (Status status = File::open(path_, OpenMode::kRead, &folder); !status.ok()) return status;
+  }
+  return folder->fsync();
+}
+
 CachedFile::~CachedFile() { release(); }
 
 Status CachedFile::get(std::shared_ptr<File>* out) {

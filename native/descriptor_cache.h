@@ -25,6 +25,8 @@ class Folder {
   std::string path_of(const std::string& name) const;
   Status open(const std::string& name, OpenMode mode, std::shared_ptr<File>* out) const;
   Status rename(const std::string& to);
+  // Makes the folder's entries durable.
+  Status sync() const;
 
  private:
   mutable std::mutex mutex_;

@@ -25,7 +25,7 @@ Status FlushJob::run() const {
     if (Status status = segment->offsets.sync(); !status.ok()) return status;
     if (Status status = segment->times.sync(); !status.ok()) return status;
   }
-  return sync_folder.empty() ? Status::Ok() : sync_directory(sync_folder);
+  return sync_folder == nullptr ? Status::Ok() : sync_folder->sync();
 }
 
 Log::StagedSegment& Log::add_staged(int64_t base_offset, bool is_new, const SegmentTail& tail) {
@@ -272,7 +272,7 @@ FlushJob Log::begin_flush() {
   for (size_t i = segment_of(flushed_offset_); i < segments_.size(); ++i) job.segments.push_back(segments_[i]);
   job.closed.swap(unfinished_);
   job.target = written_offset_;
-  if (folder_dirty_) job.sync_folder = folder_->path();
+  if (folder_dirty_) job.sync_folder = folder_;
   folder_dirty_ = false;
   wants_flush_ = false;
   return job;

@@ -60,7 +60,7 @@ struct ReadResult {
 struct FlushJob {
   std::vector<std::shared_ptr<Segment>> segments;  // to be synced
   std::vector<std::shared_ptr<Segment>> closed;    // whose indexes get their last entries and are synced
-  std::string sync_folder;                         // empty: no file was made since the last flush
+  std::shared_ptr<Folder> sync_folder;             // null: no file was made since the last flush
   int64_t target = 0;                              // flushed offset when it succeeds
   Status run() const;
 };

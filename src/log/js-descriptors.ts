@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import type { BroadsheetError } from '../runtime/errors.ts';
-import { JsFile, type OpenMode, parentOf, renamePath, syncFolder } from './js-file.ts';
+import { JsFile, type OpenMode, parentOf, renameNow, syncFolder } from './js-file.ts';
 
 const MOST_FILES = 1 << 20;
 /** Where the limit can't be told. */
@@ -19,9 +19,24 @@ export class Folder {
     this.path = path;
   }
 
+  /** Makes its entries durable. */
+  async sync(): Promise<void> {
+    for (;;) {
+      const { path } = this;
+      try {
+        await syncFolder(path);
+        return;
+      } catch (error) {
+        // It was renamed meanwhile.
+        if ((error as BroadsheetError).code !== 'NOT_FOUND' || path === this.path) throw error;
+      }
+    }
+  }
+
   async rename(to: string): Promise<void> {
     const from = this.path;
-    await renamePath(from, to);
+    // On the loop, so that whoever opens a file finds it under the one name or the other.
+    renameNow(from, to);
     this.path = to;
     await syncFolder(parentOf(to));
     if (parentOf(from) !== parentOf(to)) await syncFolder(parentOf(from));

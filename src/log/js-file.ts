@@ -286,6 +286,10 @@ export function makeFolder(path: string): Promise<void> {
   return call('mkdir', 'mkdir', path, (done) => fs.mkdir(path, 0o755, (e) => done(e, undefined)));
 }
 
+export function renameNow(from: string, to: string): void {
+  callNow('rename', 'rename', `${from} to ${to}`, () => fs.renameSync(from, to));
+}
+
 export function renamePath(from: string, to: string): Promise<void> {
   return call('rename', 'rename', `${from} to ${to}`, (done) =>
     fs.rename(from, to, (e) => done(e, undefined)),

@@ -3,8 +3,8 @@
  * native/log.* do; reads on the loop answer from what is in memory (js-positions.ts), and cold for the rest.
  */
 import { BroadsheetError } from '../runtime/errors.ts';
-import { descriptors } from './js-descriptors.ts';
-import { type JsFile, removeNow, syncFolder } from './js-file.ts';
+import { descriptors, type Folder } from './js-descriptors.ts';
+import { type JsFile, removeNow } from './js-file.ts';
 import type { OpenedLog } from './js-recovery.ts';
 import { JsSegment, type MutableTail } from './js-segment.ts';
 import { type StagedSegment, Staging } from './js-staging.ts';
@@ -35,7 +35,7 @@ interface FlushJob {
   readonly segments: readonly JsSegment[];
   /** Whose indexes get their last entries and are synced. */
   readonly closed: readonly JsSegment[];
-  readonly syncFolder: string | undefined;
+  readonly syncFolder: Folder | undefined;
   /** Flushed offset when it succeeds. */
   readonly target: number;
 }
@@ -62,7 +62,7 @@ async function runFlush(job: FlushJob): Promise<void> {
     await offsets.entries.sync();
     await times.entries.sync();
   }
-  if (job.syncFolder !== undefined) await syncFolder(job.syncFolder);
+  await job.syncFolder?.sync();
 }
 
 export class JsLog implements Log {
@@ -72,7 +72,7 @@ export class JsLog implements Log {
   flushedOffset: number;
   offline: BroadsheetError | undefined;
   readonly #host: LogHost;
-  readonly #folder: OpenedLog['folder'];
+  readonly #folder: Folder;
   readonly #indexInterval: number;
   readonly #staging: Staging;
   #segments: JsSegment[];
@@ -398,7 +398,7 @@ export class JsLog implements Log {
     const job: FlushJob = {
       segments: this.#segments.slice(indexOf(this.#segments, this.flushedOffset)),
       closed: this.#unfinished,
-      syncFolder: this.#folderDirty ? this.dir : undefined,
+      syncFolder: this.#folderDirty ? this.#folder : undefined,
       target: this.writtenOffset,
     };
     this.#unfinished = [];

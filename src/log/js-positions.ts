@@ -135,13 +135,18 @@ export class Positions {
 
   /** What a walk met, in a row. */
   learn(walked: readonly StoredBatch[]): void {
-    for (let i = 0; i < walked.length; i += RUN_BATCHES) {
-      // The run that appends go on with stays the last one.
-      const run = new Run(this);
-      const part = walked.slice(i, i + RUN_BATCHES);
-      for (const batch of part) run.add(batch.baseOffset, batch.lastOffset, batch.position, batch.end);
-      this.#runs.splice(Math.max(0, this.#runs.length - 1), 0, run);
-      count(run, part.length);
+    let run: Run | undefined;
+    for (const { baseOffset, lastOffset, position, end } of walked) {
+      // Offsets ascend, but for what is damaged and was not found out.
+      const follows =
+        run !== undefined && run.count < RUN_BATCHES && baseOffset > run.lastOffset(run.count - 1);
+      if (run === undefined || !follows) {
+        // The run that appends go on with stays the last one.
+        run = new Run(this);
+        this.#runs.splice(Math.max(0, this.#runs.length - 1), 0, run);
+      }
+      run.add(baseOffset, lastOffset, position, end);
+      count(run, 1);
     }
     this.#bound();
   }

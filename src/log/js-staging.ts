@@ -41,9 +41,8 @@ function begin(baseOffset: number, isNew: boolean, tail: SegmentTail): StagedSeg
   };
 }
 
-/** As of the number 2^63 and below: the nearest. */
 function minus(a: Int64, b: Int64): number {
-  return Number(a) - Number(b);
+  return typeof a === 'number' && typeof b === 'number' ? a - b : Number(BigInt(a) - BigInt(b));
 }
 
 export class Staging {
