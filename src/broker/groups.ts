@@ -7,6 +7,8 @@ import type { ConsumerSettings, TopicsView } from '../group/consumer-types.ts';
 import { GroupCoordinator, type GroupSettings } from '../group/group-coordinator.ts';
 import { OFFSETS_TOPIC } from '../group/group-log.ts';
 import { ThreadMatcher } from '../group/pattern-matcher.ts';
+import type { InternalTopic } from '../group/streams-topology.ts';
+import type { StreamsSettings } from '../group/streams-types.ts';
 import { CoordinatorTopic } from '../log/coordinator-topic.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
@@ -20,28 +22,97 @@ import type { Topics } from './topics.ts';
 const MINUTE_MS = 60_000;
 
 /** Values of this moment: a group's own over the broker's. */
-function consumerSettings(config: BrokerConfig, image: ClusterImage): ConsumerSettings {
+class OwnSettings {
+  readonly #kind: 'consumer' | 'streams';
+  readonly #config: BrokerConfig;
+  readonly #image: ClusterImage;
+
+  constructor(kind: 'consumer' | 'streams', config: BrokerConfig, image: ClusterImage) {
+    this.#kind = kind;
+    this.#config = config;
+    this.#image = image;
+  }
+
+  text(groupId: string, name: string): string | undefined {
+    return this.#image.configs(ConfigResource.GROUP, groupId).get(`${this.#kind}.${name}`);
+  }
+
   /** Of `session.timeout.ms`, say. A group's own value is held within what the broker allows now. */
-  const ownOr = (groupId: string, name: string) => {
-    const text = image.configs(ConfigResource.GROUP, groupId).get(`consumer.${name}`);
-    if (text === undefined) return config.number(`group.consumer.${name}`);
-    const least = config.number(`group.consumer.min.${name}`);
-    return Math.max(Math.min(Number(text), config.number(`group.consumer.max.${name}`)), least);
+  number(groupId: string, name: string, bounds: readonly ('min' | 'max')[] = ['max', 'min']): number {
+    const text = this.text(groupId, name);
+    if (text === undefined) return this.#config.number(`group.${this.#kind}.${name}`);
+    let value = Number(text);
+    for (const bound of bounds) {
+      value = Math[bound === 'max' ? 'min' : 'max'](
+        value,
+        this.#config.number(`group.${this.#kind}.${bound}.${name}`),
+      );
+    }
+    return value;
+  }
+
+  heartbeatInterval(groupId: string): { readonly ms: number; readonly fixed: boolean } {
+    const name = 'heartbeat.interval.ms';
+    const isSet = this.#config.textIfSet(`group.${this.#kind}.${name}`) !== undefined;
+    return { ms: this.number(groupId, name), fixed: isSet || this.text(groupId, name) !== undefined };
+  }
+}
+
+function streamsSettings(config: BrokerConfig, image: ClusterImage): StreamsSettings {
+  const own = new OwnSettings('streams', config, image);
+  return {
+    get maxSize() {
+      return config.number('group.streams.max.size');
+    },
+    sessionTimeoutMs: (groupId) => own.number(groupId, 'session.timeout.ms'),
+    heartbeatInterval: (groupId) => own.heartbeatInterval(groupId),
+    assignmentIntervalMs: (groupId) => own.number(groupId, 'assignment.interval.ms'),
+    initialRebalanceDelayMs: (groupId) => own.number(groupId, 'initial.rebalance.delay.ms', []),
+    taskOffsetIntervalMs: (groupId) => own.number(groupId, 'task.offset.interval.ms', ['min']),
+    acceptableRecoveryLag: (groupId) => own.number(groupId, 'acceptable.recovery.lag', []),
+    assignorName: (groupId) =>
+      own.text(groupId, 'assignor.name') ?? config.list('group.streams.assignors')[0] ?? 'sticky',
+    standbyReplicas: (groupId) => own.number(groupId, 'num.standby.replicas', ['max']),
+    rackTags: (groupId) => {
+      const tags = own
+        .text(groupId, 'rack.aware.assignment.tags')
+        ?.split(',')
+        .map((tag) => tag.trim());
+      return (tags ?? config.list('group.streams.rack.aware.assignment.tags')).filter((tag) => tag !== '');
+    },
   };
+}
+
+/** Makes internal topics of a streams group; the text says why some could not be made. */
+async function createInternalTopics(topics: Topics, missing: readonly InternalTopic[]): Promise<string> {
+  const results = await topics.create(
+    missing.map(({ name, partitions, replicationFactor, topicConfigs }) => ({
+      name,
+      numPartitions: partitions,
+      replicationFactor: replicationFactor === 0 ? -1 : replicationFactor,
+      assignments: [],
+      configs: topicConfigs.map(({ key, value }) => ({ name: key, value })),
+    })),
+    false,
+  );
+  const failed = results.flatMap((result) =>
+    result.ok || result.errorCode === KafkaError.TOPIC_ALREADY_EXISTS
+      ? []
+      : [`${result.name} could not be made: ${result.message}`],
+  );
+  return failed.join('; ');
+}
+
+function consumerSettings(config: BrokerConfig, image: ClusterImage): ConsumerSettings {
+  const own = new OwnSettings('consumer', config, image);
   const policy = config.string('group.consumer.migration.policy').toLowerCase();
-  const heartbeatKey = 'group.consumer.heartbeat.interval.ms';
   return {
     get maxSize() {
       return config.number('group.consumer.max.size');
     },
-    sessionTimeoutMs: (groupId) => ownOr(groupId, 'session.timeout.ms'),
-    heartbeatInterval: (groupId) => ({
-      ms: ownOr(groupId, 'heartbeat.interval.ms'),
-      fixed:
-        config.textIfSet(heartbeatKey) !== undefined ||
-        image.configs(ConfigResource.GROUP, groupId).has('consumer.heartbeat.interval.ms'),
-    }),
-    assignmentIntervalMs: (groupId) => ownOr(groupId, 'assignment.interval.ms'),
+    sessionTimeoutMs: (groupId) => own.number(groupId, 'session.timeout.ms'),
+    heartbeatInterval: (groupId) => own.heartbeatInterval(groupId),
+    assignmentIntervalMs: (groupId) => own.number(groupId, 'assignment.interval.ms'),
     upgrades: policy === 'bidirectional' || policy === 'upgrade',
     downgrades: policy === 'bidirectional' || policy === 'downgrade',
   };
@@ -80,6 +151,7 @@ function groupSettings(config: BrokerConfig, image: ClusterImage): GroupSettings
     retentionMs: config.number('offsets.retention.minutes') * MINUTE_MS,
     retentionCheckMs: config.number('offsets.retention.check.interval.ms'),
     consumer: consumerSettings(config, image),
+    streams: streamsSettings(config, image),
     removesDisconnected: config.boolean('group.member.removal.on.disconnect'),
   };
 }
@@ -141,6 +213,7 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
     topics: topicsView(image),
     matcher: (events) => new ThreadMatcher(events, clock, log),
     assignors: assignors(config),
+    createTopics: (missing) => createInternalTopics(topics, missing),
   });
   await groups.load();
   groups.offsets.removeStale((name) => image.topicsByName.get(name)?.id);

@@ -76,6 +76,8 @@ const OWN_DEFAULTS: Record<string, string> = {
   'log.dirs': './data',
   'group.initial.rebalance.delay.ms': '0',
   'group.consumer.assignment.interval.ms': '0',
+  'group.streams.assignment.interval.ms': '0',
+  'group.streams.initial.rebalance.delay.ms': '0',
   'offsets.topic.replication.factor': '1',
   'transaction.state.log.replication.factor': '1',
   'transaction.state.log.min.isr': '1',

@@ -65,8 +65,9 @@ const OBEYED: ReadonlySet<string> = new Set([
   'socket.send.buffer.bytes',
 ]);
 
-/** Groups of the classic and the consumer protocol. */
-const GROUP_KEY = /^group\.(consumer\.|initial\.|max\.|min\.)/;
+/** Groups of all protocols but share groups; streams groups have no warmup copies, and no plugins. */
+const GROUP_KEY =
+  /^group\.(consumer\.|initial\.|max\.|min\.|streams\.(?!(num|max)\.warmup|assignor\.offload|topology\.))/;
 /** With one node, copies beyond one have nowhere to go. */
 const COPIES_KEY = /(\.|^)(replication\.factor|min\.isr)$/;
 

@@ -15,13 +15,7 @@ import { KafkaError } from '../protocol/errors.ts';
 import type { MemberAssignment } from './assignor.ts';
 import { SessionTimer } from './classic-member.ts';
 import { ConsumerClassicMembers } from './consumer-classic.ts';
-import {
-  type ConsumerMember,
-  type MemberProgress,
-  MemberState,
-  partitionsOf,
-  samePartitions,
-} from './consumer-member.ts';
+import { type ConsumerMember, MemberState, partitionsOf, samePartitions } from './consumer-member.ts';
 import type { ConsumerMembers } from './consumer-members.ts';
 import { heartbeatIntervalMs } from './consumer-pace.ts';
 import type { ConsumerChange } from './consumer-records.ts';
@@ -39,6 +33,7 @@ import {
   refusedHeartbeat,
   STATIC_LEAVE_EPOCH,
 } from './consumer-types.ts';
+import { epochFault, instanceFault, ownsOnly, watchRevocation } from './member-rules.ts';
 
 export class ConsumerGroup {
   readonly groupId: string;
@@ -211,13 +206,8 @@ export class ConsumerGroup {
       memberEpoch === progress.previousMemberEpoch &&
       memberEpoch < progress.memberEpoch &&
       topicPartitions !== null &&
-      isWithin(topicPartitions, progress);
-    return repeats
-      ? undefined
-      : fault(
-          KafkaError.FENCED_MEMBER_EPOCH,
-          `the member's epoch is ${progress.memberEpoch}, not ${memberEpoch}: it has to give up all partitions and join`,
-        );
+      ownsOnly(topicPartitions, progress.assigned);
+    return repeats ? undefined : epochFault(progress.memberEpoch, memberEpoch);
   }
 
   /** Notes what the member says of itself; true if its subscription is another. */
@@ -249,12 +239,9 @@ export class ConsumerGroup {
   /** A member that does not give up what it has to within its rebalance timeout is removed. */
   #watchRevocation(member: ConsumerMember): void {
     const { state, pendingRevocation } = member.progress;
-    if (state !== MemberState.UNREVOKED || pendingRevocation.size === 0) {
-      member.revocation?.cancel();
-      member.revocation = undefined;
-      return;
-    }
-    member.revocation ??= this.#host.clock.setTimer(member.subscription.rebalanceTimeoutMs, () =>
+    const revokes = state === MemberState.UNREVOKED && pendingRevocation.size > 0;
+    const timeoutMs = revokes ? member.subscription.rebalanceTimeoutMs : undefined;
+    watchRevocation(member, this.#host.clock, timeoutMs, () =>
       this.expel(member, 'did not give up its partitions in time'),
     );
   }
@@ -321,25 +308,4 @@ export class ConsumerGroup {
     this.retire();
     this.facts.close();
   }
-}
-
-function instanceFault(
-  known: ConsumerMember | undefined,
-  memberId: string,
-  instanceId: string,
-): ConsumerFault | undefined {
-  if (known === undefined) {
-    return fault(KafkaError.UNKNOWN_MEMBER_ID, `instance ${instanceId} is not in the group`);
-  }
-  if (known.memberId === memberId) return undefined;
-  return fault(KafkaError.FENCED_INSTANCE_ID, `instance ${instanceId} is member ${known.memberId} now`);
-}
-
-/** Whether a member has all that it says it owns. */
-function isWithin(owned: MemberAssignment, { assigned }: MemberProgress): boolean {
-  for (const [topicId, partitions] of owned) {
-    const own = assigned.get(topicId);
-    if (own === undefined || !partitions.every((partition) => own.has(partition))) return false;
-  }
-  return true;
 }

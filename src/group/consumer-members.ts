@@ -7,6 +7,7 @@ import {
   type MemberSubscription,
   NO_PARTITIONS,
 } from './consumer-member.ts';
+import { MemberTable } from './member-table.ts';
 
 function count(counts: Map<string, number>, key: string, by: number): void {
   const sum = (counts.get(key) ?? 0) + by;
@@ -14,10 +15,7 @@ function count(counts: Map<string, number>, key: string, by: number): void {
   else counts.set(key, sum);
 }
 
-export class ConsumerMembers {
-  readonly #byId = new Map<string, ConsumerMember>();
-  /** Instance id to member id. */
-  readonly #static = new Map<string, string>();
+export class ConsumerMembers extends MemberTable<ConsumerMember> {
   /** Topic id -> partition -> who holds it, be it only to give it up. */
   readonly #holders = new Map<string, Map<number, string>>();
   /** How many members name each topic, each pattern, each assignor; and the classic protocols that are offered. */
@@ -27,80 +25,48 @@ export class ConsumerMembers {
   /** One copy of each list of names. */
   readonly #lists = new Map<string, { readonly names: readonly string[]; users: number }>();
   #classic = 0;
-  #targetEpoch = 0;
-  #reconciled = 0;
-
-  get size(): number {
-    return this.#byId.size;
-  }
-
-  get(memberId: string): ConsumerMember | undefined {
-    return this.#byId.get(memberId);
-  }
-
-  /** In the order in which they joined. */
-  all(): IterableIterator<ConsumerMember> {
-    return this.#byId.values();
-  }
-
-  byInstance(instanceId: string): ConsumerMember | undefined {
-    const memberId = this.#static.get(instanceId);
-    return memberId === undefined ? undefined : this.#byId.get(memberId);
-  }
 
   /** Members that speak the classic protocol. */
   get classicCount(): number {
     return this.#classic;
   }
 
-  get allReconciled(): boolean {
-    return this.#reconciled === this.#byId.size;
-  }
-
-  /** The epoch of the target that members are to reach. */
-  set targetEpoch(epoch: number) {
-    this.#targetEpoch = epoch;
-    this.#reconciled = 0;
-    for (const member of this.#byId.values()) if (member.isReconciledTo(epoch)) this.#reconciled++;
-  }
-
-  add(member: ConsumerMember): void {
-    this.#byId.set(member.memberId, member);
-    this.#countSubscription(member.memberId, member.subscription, 1);
+  override add(member: ConsumerMember): void {
+    super.add(member);
+    this.#countSubscription(member.subscription, 1);
     this.#hold(member.memberId, member.progress, true);
-    if (member.isReconciledTo(this.#targetEpoch)) this.#reconciled++;
   }
 
-  remove(member: ConsumerMember): void {
-    member.stop();
-    this.#byId.delete(member.memberId);
-    this.#countSubscription(member.memberId, member.subscription, -1);
+  override remove(member: ConsumerMember): void {
+    this.#countSubscription(member.subscription, -1);
     this.#hold(member.memberId, member.progress, false);
-    if (member.isReconciledTo(this.#targetEpoch)) this.#reconciled--;
+    super.remove(member);
   }
 
   setSubscription(member: ConsumerMember, subscription: MemberSubscription): void {
-    this.#countSubscription(member.memberId, member.subscription, -1);
+    this.#countSubscription(member.subscription, -1);
     const topicNames = this.#oneList(subscription.topicNames);
-    member.subscription =
-      topicNames === subscription.topicNames ? subscription : { ...subscription, topicNames };
-    this.#countSubscription(member.memberId, member.subscription, 1);
+    this.change(member, () => {
+      member.subscription =
+        topicNames === subscription.topicNames ? subscription : { ...subscription, topicNames };
+    });
+    this.#countSubscription(member.subscription, 1);
   }
 
   setProgress(member: ConsumerMember, progress: MemberProgress): void {
-    if (member.isReconciledTo(this.#targetEpoch)) this.#reconciled--;
     this.#hold(member.memberId, member.progress, false);
-    member.progress = progress;
+    this.change(member, () => {
+      member.progress = progress;
+    });
     this.#hold(member.memberId, progress, true);
-    if (member.isReconciledTo(this.#targetEpoch)) this.#reconciled++;
   }
 
   #oneList(names: readonly string[]): readonly string[] {
     return this.#lists.get(names.join('\n'))?.names ?? names;
   }
 
-  #countSubscription(memberId: string, subscription: MemberSubscription, by: 1 | -1): void {
-    const { topicNames, topicRegex, serverAssignor, instanceId, classic } = subscription;
+  #countSubscription(subscription: MemberSubscription, by: 1 | -1): void {
+    const { topicNames, topicRegex, serverAssignor, classic } = subscription;
     for (const name of topicNames) count(this.#names, name, by);
     if (topicRegex !== '') count(this.#patterns, topicRegex, by);
     if (serverAssignor !== null) count(this.#assignors, serverAssignor, by);
@@ -112,9 +78,6 @@ export class ConsumerMembers {
       list.users += by;
       if (list.users === 0) this.#lists.delete(key);
     }
-    if (instanceId === null) return;
-    if (by === 1) this.#static.set(instanceId, memberId);
-    else if (this.#static.get(instanceId) === memberId) this.#static.delete(instanceId);
   }
 
   #hold(memberId: string, { assigned, pendingRevocation }: MemberProgress, holds: boolean): void {

@@ -14,7 +14,8 @@ export interface Target {
 /** Whether another member still holds a partition. */
 type IsHeld = (topicId: string, partition: number) => boolean;
 
-function ownsAny(owned: MemberAssignment | null, partitions: EpochPartitions): boolean {
+/** Whether a member that says what it owns, or does not, may own any of these. */
+export function ownsAny(owned: MemberAssignment | null, partitions: EpochPartitions): boolean {
   // Who does not say what it owns may own all of it.
   if (owned === null) return partitions.size > 0;
   for (const [topicId, wanted] of partitions) {
@@ -47,28 +48,11 @@ function next(
   isHeld: IsHeld,
 ): MemberProgress {
   const { assigned } = progress;
-  const kept = new Map<string, Map<number, number>>();
-  const lost = new Map<string, Map<number, number>>();
-  for (const [topicId, partitions] of assigned) {
-    const wanted = new Set(target.partitions.get(topicId));
-    for (const [partition, epoch] of partitions)
-      put(wanted.has(partition) ? kept : lost, topicId, partition, epoch);
-  }
+  const { kept, lost } = split(assigned, target.partitions);
   if (lost.size > 0 && ownsAny(owned, lost)) {
     return { ...progress, state: MemberState.UNREVOKED, assigned: kept, pendingRevocation: lost };
   }
-  let isWaiting = false;
-  const taken = new Map<string, Map<number, number>>();
-  for (const [topicId, partitions] of target.partitions) {
-    const had = assigned.get(topicId);
-    // In the target's order, which is ascending.
-    for (const partition of partitions) {
-      const epoch = had?.get(partition);
-      if (epoch !== undefined) put(taken, topicId, partition, epoch);
-      else if (isHeld(topicId, partition)) isWaiting = true;
-      else put(taken, topicId, partition, target.epoch);
-    }
-  }
+  const { taken, isWaiting } = takeUp(target, assigned, isHeld);
   const moves = progress.memberEpoch !== target.epoch;
   const state = isWaiting ? MemberState.UNRELEASED : MemberState.STABLE;
   const changes = count(taken) !== count(kept);
@@ -82,7 +66,45 @@ function next(
   };
 }
 
-function put(
+type Partitions = Map<string, Map<number, number>>;
+
+/** What a member has, by whether it is to keep it. */
+export function split(
+  assigned: EpochPartitions,
+  wanted: MemberAssignment,
+): { kept: Partitions; lost: Partitions } {
+  const kept: Partitions = new Map();
+  const lost: Partitions = new Map();
+  for (const [topicId, partitions] of assigned) {
+    const wantedHere = new Set(wanted.get(topicId));
+    for (const [partition, epoch] of partitions)
+      put(wantedHere.has(partition) ? kept : lost, topicId, partition, epoch);
+  }
+  return { kept, lost };
+}
+
+/** What a member has of its target once it takes up all that nobody else holds. */
+export function takeUp(
+  target: Target,
+  assigned: EpochPartitions,
+  isHeld: IsHeld,
+): { taken: Partitions; isWaiting: boolean } {
+  let isWaiting = false;
+  const taken: Partitions = new Map();
+  for (const [topicId, partitions] of target.partitions) {
+    const had = assigned.get(topicId);
+    // In the target's order, which is ascending.
+    for (const partition of partitions) {
+      const epoch = had?.get(partition);
+      if (epoch !== undefined) put(taken, topicId, partition, epoch);
+      else if (isHeld(topicId, partition)) isWaiting = true;
+      else put(taken, topicId, partition, target.epoch);
+    }
+  }
+  return { taken, isWaiting };
+}
+
+export function put(
   into: Map<string, Map<number, number>>,
   topicId: string,
   partition: number,
@@ -93,7 +115,8 @@ function put(
   else partitions.set(partition, epoch);
 }
 
-function count(partitions: EpochPartitions): number {
+/** Of all topics. */
+export function count(partitions: EpochPartitions): number {
   let total = 0;
   for (const { size } of partitions.values()) total += size;
   return total;

@@ -1,12 +1,13 @@
 /** Records of a consumer group in `__consumer_offsets`, as Apache Kafka 4.4 writes them. See group-records.ts. */
 import type { JournalRecord } from '../metadata/journal.ts';
 import * as schemas from '../protocol/generated/group-coordinator.ts';
-import { Reader } from '../protocol/reader.ts';
-import { Writer } from '../protocol/writer.ts';
+import type { Reader } from '../protocol/reader.ts';
+import type { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { MemberAssignment } from './assignor.ts';
 import type { EpochPartitions, MemberProgress, MemberSubscription } from './consumer-member.ts';
 import type { ResolvedPattern } from './consumer-types.ts';
+import { bytesOf, mapped, readHash, versioned, writeHash } from './record-bytes.ts';
 
 const VERSION = 0;
 const ID = schemas.RecordId;
@@ -28,13 +29,6 @@ export type ConsumerChange =
   | { readonly type: 'pattern'; readonly pattern: string; readonly value: ResolvedPattern | null }
   /** Of an Apache Kafka before 4.1; nothing in it counts any more. */
   | { readonly type: 'partitions'; readonly value: true | null };
-
-function bytesOf(type: number, write: (writer: Writer) => void): Uint8Array {
-  const writer = new Writer(128);
-  writer.int16(type);
-  write(writer);
-  return writer.bytes();
-}
 
 function keyBytes(groupId: string, change: ConsumerChange): Uint8Array {
   switch (change.type) {
@@ -85,8 +79,7 @@ function writeGroupValue(w: Writer, epoch: number, metadataHash: bigint): void {
   if (metadataHash === 0n) return;
   w.unsignedVarint(HASH_TAG);
   w.unsignedVarint(8);
-  w.int32(Number(BigInt.asIntN(32, metadataHash >> 32n)));
-  w.int32(Number(BigInt.asIntN(32, metadataHash)));
+  writeHash(w, metadataHash);
 }
 
 function readGroupValue(r: Reader): { epoch: number; metadataHash: bigint } {
@@ -96,8 +89,7 @@ function readGroupValue(r: Reader): { epoch: number; metadataHash: bigint } {
     const tag = r.unsignedVarint();
     const end = r.tagEnd();
     if (tag === HASH_TAG) {
-      const high = BigInt(r.int32());
-      metadataHash = (high << 32n) | BigInt.asUintN(32, BigInt(r.int32()));
+      metadataHash = readHash(r);
       r.tagDone(tag, end);
     } else r.unknownTag(undefined, tag, end);
   }
@@ -200,20 +192,6 @@ function readEpochs(
   return read;
 }
 
-/** Null for a tombstone, undefined for a version that is too new. */
-function versioned<T>(
-  value: Uint8Array | null,
-  read: (reader: Reader, version: number) => T,
-): T | null | undefined {
-  if (value === null) return null;
-  const reader = new Reader(value);
-  return reader.int16() === VERSION ? read(reader, VERSION) : undefined;
-}
-
-function mapped<T, R>(value: T | null | undefined, map: (value: T) => R): R | null | undefined {
-  return value === null || value === undefined ? (value as null | undefined) : map(value);
-}
-
 function readMember(read: schemas.ConsumerGroupMemberMetadataValue): MemberSubscription {
   const { classicMemberMetadata: classic } = read;
   return {
@@ -261,16 +239,16 @@ export function readConsumerRecord(type: number, key: Reader, value: Uint8Array 
 function readChange(type: number, key: Reader, value: Uint8Array | null) {
   switch (type) {
     case ID.ConsumerGroupMetadata:
-      return { type: 'group' as const, value: versioned(value, readGroupValue) };
+      return { type: 'group' as const, value: versioned(value, VERSION, readGroupValue) };
     case ID.ConsumerGroupPartitionMetadata:
       return { type: 'partitions' as const, value: value === null ? null : true };
     case ID.ConsumerGroupMemberMetadata: {
       const memberId = key.string();
-      const read = versioned(value, schemas.readConsumerGroupMemberMetadataValue);
+      const read = versioned(value, VERSION, schemas.readConsumerGroupMemberMetadataValue);
       return { type: 'member' as const, memberId, value: mapped(read, readMember) };
     }
     case ID.ConsumerGroupTargetAssignmentMetadata: {
-      const read = versioned(value, schemas.readConsumerGroupTargetAssignmentMetadataValue);
+      const read = versioned(value, VERSION, schemas.readConsumerGroupTargetAssignmentMetadataValue);
       const facts = mapped(read, ({ assignmentEpoch, assignmentTimestamp }) => ({
         epoch: assignmentEpoch,
         timestamp: assignmentTimestamp,
@@ -279,7 +257,7 @@ function readChange(type: number, key: Reader, value: Uint8Array | null) {
     }
     case ID.ConsumerGroupTargetAssignmentMember: {
       const memberId = key.string();
-      const read = versioned(value, schemas.readConsumerGroupTargetAssignmentMemberValue);
+      const read = versioned(value, VERSION, schemas.readConsumerGroupTargetAssignmentMemberValue);
       const target = mapped(
         read,
         ({ topicPartitions }) =>
@@ -289,7 +267,7 @@ function readChange(type: number, key: Reader, value: Uint8Array | null) {
     }
     case ID.ConsumerGroupCurrentMemberAssignment: {
       const memberId = key.string();
-      const read = versioned(value, schemas.readConsumerGroupCurrentMemberAssignmentValue);
+      const read = versioned(value, VERSION, schemas.readConsumerGroupCurrentMemberAssignmentValue);
       const progress = mapped(read, (p) => ({
         memberEpoch: p.memberEpoch,
         previousMemberEpoch: p.previousMemberEpoch,
@@ -301,7 +279,7 @@ function readChange(type: number, key: Reader, value: Uint8Array | null) {
     }
     case ID.ConsumerGroupRegularExpression: {
       const pattern = key.string();
-      const read = versioned(value, schemas.readConsumerGroupRegularExpressionValue);
+      const read = versioned(value, VERSION, schemas.readConsumerGroupRegularExpressionValue);
       const resolved = mapped(read, ({ topics, version, timestamp }) => ({
         topics: [...topics].sort(),
         version,

@@ -38,6 +38,14 @@ import { type Group, GroupTable } from './group-table.ts';
 import { MemberConnections } from './member-connections.ts';
 import { OffsetManager, type OffsetSettings } from './offset-manager.ts';
 import type { MatcherEvents, PatternMatcher } from './pattern-matcher.ts';
+import { StreamsCoordinator } from './streams-coordinator.ts';
+import type { InternalTopic } from './streams-topology.ts';
+import {
+  bareAnswer,
+  type RespondStreams,
+  type StreamsHeartbeat,
+  type StreamsSettings,
+} from './streams-types.ts';
 
 export interface GroupSettings extends ClassicSettings, OffsetSettings {
   /** group.min.session.timeout.ms and group.max.session.timeout.ms */
@@ -46,6 +54,7 @@ export interface GroupSettings extends ClassicSettings, OffsetSettings {
   /** offsets.retention.check.interval.ms */
   readonly retentionCheckMs: number;
   readonly consumer: ConsumerSettings;
+  readonly streams: StreamsSettings;
   /** group.member.removal.on.disconnect */
   readonly removesDisconnected: boolean;
 }
@@ -60,6 +69,8 @@ export interface CoordinatorParts {
   readonly matcher: (events: MatcherEvents) => PatternMatcher;
   /** In the order of `group.consumer.assignors`. */
   readonly assignors: readonly Assignor[];
+  /** See StreamsCoordinatorParts. */
+  readonly createTopics: (topics: readonly InternalTopic[]) => Promise<string>;
   /** Default: a random UUID behind the prefix. */
   readonly newMemberId?: (prefix: string) => string;
 }
@@ -81,6 +92,7 @@ export class GroupCoordinator implements ClassicHost {
   readonly #table = new GroupTable();
   readonly newMemberId: (prefix: string) => string;
   readonly #consumer: ConsumerCoordinator;
+  readonly #streams: StreamsCoordinator;
   readonly #connections = new MemberConnections();
   #expiry: Timer | undefined;
   #closed = false;
@@ -104,16 +116,30 @@ export class GroupCoordinator implements ClassicHost {
       logger: log,
       classicHost: this,
     });
+    this.#streams = new StreamsCoordinator({
+      table: this.#table,
+      log: topic,
+      clock,
+      settings: settings.streams,
+      topics: parts.topics,
+      logger: log,
+      createTopics: parts.createTopics,
+    });
   }
 
   /** Reads all groups. Members that were in one when the broker stopped have a session from now on to come back in. */
   async load(): Promise<void> {
     const began = this.clock.monotonic();
-    await loadGroups(this.#topic, this.#table, { classic: this, consumer: this.#consumer }, this.#log);
+    await loadGroups(
+      this.#topic,
+      this.#table,
+      { classic: this, consumer: this.#consumer, streams: this.#streams },
+      this.#log,
+    );
     if (this.#closed) return;
-    for (const { classic, consumer } of this.#table.all()) {
+    for (const { classic, modern } of this.#table.all()) {
       classic?.resume();
-      consumer?.resume();
+      modern?.resume();
     }
     this.#scheduleExpiry();
     if (this.#table.size > 0) {
@@ -197,7 +223,7 @@ export class GroupCoordinator implements ClassicHost {
       respond(refusedJoin(KafkaError.UNKNOWN_MEMBER_ID, memberId));
       return undefined;
     }
-    if (group.foreign !== undefined) {
+    if (group.foreign !== undefined || (group.streams !== undefined && !group.isVacant)) {
       respond(refusedJoin(KafkaError.INCONSISTENT_GROUP_PROTOCOL, memberId));
       return undefined;
     }
@@ -207,9 +233,9 @@ export class GroupCoordinator implements ClassicHost {
     }
     let { classic } = group;
     if (classic === undefined) {
-      group.consumer?.facts.bury();
-      group.consumer?.facts.flush();
-      group.consumer?.close();
+      group.modern?.facts.bury();
+      group.modern?.facts.flush();
+      group.modern?.close();
       classic = new ClassicGroup(groupId, this);
       group.protocol = classic;
       this.persist(classic, new Map(), () => {});
@@ -273,9 +299,22 @@ export class GroupCoordinator implements ClassicHost {
     if (isAvailable()) this.#consumer.heartbeat(request, respond, () => isWanted() && isAvailable());
   }
 
+  // --- streams groups ---
+
+  /** As consumerHeartbeat(); waits while topics are made. */
+  streamsHeartbeat(request: StreamsHeartbeat, respond: RespondStreams, isWanted: () => boolean): void {
+    const isAvailable = () => {
+      const fault = this.availability(request.groupId);
+      if (fault !== KafkaError.NONE) respond(bareAnswer(fault, null));
+      return fault === KafkaError.NONE;
+    };
+    if (isAvailable()) this.#streams.heartbeat(request, respond, () => isWanted() && isAvailable());
+  }
+
   /** A topic was made, deleted or got partitions. */
   topicChanged(name: string): void {
     this.#consumer.topicChanged(name);
+    this.#streams.topicChanged();
   }
 
   // --- connections ---
@@ -292,8 +331,10 @@ export class GroupCoordinator implements ClassicHost {
     for (const { groupId, memberId } of this.#connections.closed(connection)) {
       const group = this.#table.get(groupId);
       const reason = 'its connection was closed';
-      const modern = group?.consumer?.members.get(memberId);
-      if (modern !== undefined && modern.instanceId === null) group!.consumer!.expel(modern, reason);
+      const consumer = group?.consumer?.members.get(memberId);
+      if (consumer?.instanceId === null) group!.consumer!.expel(consumer, reason);
+      const streams = group?.streams?.members.get(memberId);
+      if (streams?.instanceId === null) group!.streams!.expel(streams, reason);
       const classic = group?.classic?.members.get(memberId);
       if (classic !== undefined && !classic.isStatic) {
         group!.classic!.leave([{ memberId, groupInstanceId: null, reason }]);
@@ -308,10 +349,12 @@ export class GroupCoordinator implements ClassicHost {
   }
 
   list(): ListedGroup[] {
-    return [...this.#table.all()].map(({ groupId, classic, consumer, foreign }) => {
-      const other = foreign?.type.toLowerCase() ?? (consumer === undefined ? undefined : 'consumer');
+    return [...this.#table.all()].map(({ groupId, classic, consumer, streams, foreign }) => {
+      let other = foreign?.type.toLowerCase();
+      if (consumer !== undefined) other = 'consumer';
+      else if (streams !== undefined) other = 'streams';
       if (other !== undefined) {
-        return { groupId, protocolType: other, state: (foreign ?? consumer)!.state, type: other };
+        return { groupId, protocolType: other, state: (foreign ?? consumer ?? streams)!.state, type: other };
       }
       return {
         groupId,
@@ -334,8 +377,8 @@ export class GroupCoordinator implements ClassicHost {
       respond(KafkaError.GROUP_ID_NOT_FOUND);
       return;
     }
-    const { classic, consumer, foreign } = group;
-    if ((classic ?? consumer ?? { state: 'Empty' }).state !== 'Empty') {
+    const { classic, modern, foreign } = group;
+    if ((classic ?? modern ?? { state: 'Empty' }).state !== 'Empty') {
       respond(KafkaError.NON_EMPTY_GROUP);
       return;
     }
@@ -348,9 +391,9 @@ export class GroupCoordinator implements ClassicHost {
     const written = (code: number) => {
       if (code === KafkaError.NONE) {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
-        const ends = foreign ?? (consumer?.state === 'Empty' ? consumer : undefined);
+        const ends = foreign ?? (modern?.state === 'Empty' ? modern : undefined);
         if (ends !== undefined && group.protocol === ends) {
-          consumer?.close();
+          modern?.close();
           group.protocol = undefined;
         }
         // Somebody may have joined meanwhile, or committed.
@@ -359,11 +402,11 @@ export class GroupCoordinator implements ClassicHost {
       }
       respond(groupCode(code));
     };
-    if (consumer === undefined) records.push(groupTombstone(groupId));
+    if (modern === undefined) records.push(groupTombstone(groupId));
     else {
-      consumer.facts.bury();
+      modern.facts.bury();
       // Without offsets its own tombstones are all that is written.
-      consumer.facts.flush(records.length === 0 ? written : undefined);
+      modern.facts.flush(records.length === 0 ? written : undefined);
     }
     if (records.length > 0) this.#topic.appendMany(groupId, records, written);
   }

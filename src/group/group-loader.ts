@@ -10,6 +10,8 @@ import type { ConsumerHost } from './consumer-types.ts';
 import type { GroupLog } from './group-log.ts';
 import { type GroupRecord, readGroupRecord } from './group-records.ts';
 import { ForeignGroup, type Group, type GroupTable } from './group-table.ts';
+import { StreamsGroup } from './streams-group.ts';
+import type { StreamsHost } from './streams-types.ts';
 
 /** Same texts come again and again; one copy of each is enough. */
 class Texts {
@@ -55,6 +57,7 @@ function restoreClassic(group: Group, value: GroupMetadataValue, host: ClassicHo
 export interface GroupHosts {
   readonly classic: ClassicHost;
   readonly consumer: ConsumerHost;
+  readonly streams: StreamsHost;
 }
 
 function replay(record: GroupRecord, table: GroupTable, texts: Texts, hosts: GroupHosts): void {
@@ -84,6 +87,9 @@ function replay(record: GroupRecord, table: GroupTable, texts: Texts, hosts: Gro
     case 'consumer':
       replayConsumer(record, table, hosts.consumer);
       return;
+    case 'streams':
+      replayStreams(record, table, hosts.streams);
+      return;
     case 'foreign':
       replayForeign(record, table);
       return;
@@ -107,6 +113,21 @@ function replayConsumer(
   const consumer = group.consumer ?? new ConsumerGroup(groupId, host);
   group.protocol = consumer;
   consumer.replay(change);
+}
+
+function replayStreams(
+  { groupId, change }: GroupRecord & { kind: 'streams' },
+  table: GroupTable,
+  host: StreamsHost,
+): void {
+  if (change.value === null && table.get(groupId)?.streams === undefined) return;
+  const group = table.getOrCreate(groupId);
+  const streams = group.streams ?? new StreamsGroup(groupId, host);
+  if (change.type === 'group' && change.value === null) group.protocol = undefined;
+  else {
+    group.protocol = streams;
+    streams.replay(change);
+  }
 }
 
 function replayForeign(record: GroupRecord & { kind: 'foreign' }, table: GroupTable): void {

@@ -5,9 +5,10 @@
 import type { JournalRecord } from '../metadata/journal.ts';
 import * as schemas from '../protocol/generated/group-coordinator.ts';
 import { Reader } from '../protocol/reader.ts';
-import { Writer } from '../protocol/writer.ts';
 import type { ClassicGroup } from './classic-group.ts';
 import { CONSUMER_RECORDS, type ConsumerChange, readConsumerRecord } from './consumer-records.ts';
+import { bytesOf } from './record-bytes.ts';
+import { readStreamsRecord, STREAMS_RECORDS, type StreamsChange } from './streams-records.ts';
 
 export interface CommittedOffset {
   readonly offset: number;
@@ -24,8 +25,8 @@ export interface CommittedOffset {
 
 export const ZERO_ID = 'AAAAAAAAAAAAAAAAAAAAAA';
 
-/** Groups of protocols that are not served. */
-export type ForeignType = 'Share' | 'Streams';
+/** Groups of a protocol that is not served. */
+export type ForeignType = 'Share';
 
 export type GroupRecord =
   | {
@@ -37,6 +38,7 @@ export type GroupRecord =
     }
   | { readonly kind: 'classic'; readonly groupId: string; readonly value: schemas.GroupMetadataValue | null }
   | { readonly kind: 'consumer'; readonly groupId: string; readonly change: ConsumerChange }
+  | { readonly kind: 'streams'; readonly groupId: string; readonly change: StreamsChange }
   | {
       readonly kind: 'foreign';
       readonly groupId: string;
@@ -59,17 +61,10 @@ const ID = schemas.RecordId;
 
 const FOREIGN = new Map<number, { type: ForeignType; ofMember: boolean }>(
   Object.entries(ID).flatMap(([name, id]) => {
-    const type = (['Share', 'Streams'] as const).find((t) => name.startsWith(`${t}Group`));
-    return type === undefined ? [] : [[id, { type, ofMember: name.endsWith('GroupMemberMetadata') }]];
+    if (!name.startsWith('ShareGroup')) return [];
+    return [[id, { type: 'Share' as const, ofMember: name.endsWith('GroupMemberMetadata') }]];
   }),
 );
-
-function bytesOf(type: number, write: (writer: Writer) => void): Uint8Array {
-  const writer = new Writer(128);
-  writer.int16(type);
-  write(writer);
-  return writer.bytes();
-}
 
 function offsetKey(group: string, topic: string, partition: number): Uint8Array {
   return bytesOf(ID.OffsetCommit, (w) =>
@@ -176,6 +171,10 @@ export function readGroupRecord(key: Uint8Array, value: Uint8Array | null): Grou
   if (CONSUMER_RECORDS.has(type)) {
     const read = readConsumerRecord(type, reader, value);
     return read === undefined ? { kind: 'unknown', type } : { kind: 'consumer', ...read };
+  }
+  if (STREAMS_RECORDS.has(type)) {
+    const read = readStreamsRecord(type, reader, value);
+    return read === undefined ? { kind: 'unknown', type } : { kind: 'streams', ...read };
   }
   const foreign = FOREIGN.get(type);
   if (foreign === undefined) return { kind: 'unknown', type };

@@ -3,6 +3,7 @@ import { ClassicGroup } from './classic-group.ts';
 import { ConsumerGroup } from './consumer-group.ts';
 import type { CommittedOffset, ForeignType } from './group-records.ts';
 import { PendingOffsets } from './pending-offsets.ts';
+import { StreamsGroup } from './streams-group.ts';
 
 /** Committed offsets of one group, by topic and partition. */
 export class GroupOffsets {
@@ -55,7 +56,7 @@ export class ForeignGroup {
 /** A group has one protocol at a time, or none: then it is only a name under which offsets are kept. */
 export class Group {
   readonly groupId: string;
-  protocol: ClassicGroup | ConsumerGroup | ForeignGroup | undefined;
+  protocol: ClassicGroup | ConsumerGroup | StreamsGroup | ForeignGroup | undefined;
   readonly offsets = new GroupOffsets();
   /** Commits that are being written. */
   commitsInFlight = 0;
@@ -70,6 +71,15 @@ export class Group {
 
   get consumer(): ConsumerGroup | undefined {
     return this.protocol instanceof ConsumerGroup ? this.protocol : undefined;
+  }
+
+  get streams(): StreamsGroup | undefined {
+    return this.protocol instanceof StreamsGroup ? this.protocol : undefined;
+  }
+
+  /** One whose members know epochs: of the consumer protocol, or a streams group. */
+  get modern(): ConsumerGroup | StreamsGroup | undefined {
+    return this.consumer ?? this.streams;
   }
 
   get foreign(): ForeignGroup | undefined {
@@ -109,7 +119,7 @@ export class GroupTable {
   remove(groupId: string): void {
     const group = this.#groups.get(groupId);
     group?.classic?.close();
-    group?.consumer?.close();
+    group?.modern?.close();
     this.#groups.delete(groupId);
   }
 

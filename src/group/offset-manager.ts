@@ -124,9 +124,9 @@ export class OffsetManager {
       // No member of another protocol is alive here.
       return generationId < 0 && memberId === '' ? KafkaError.NONE : KafkaError.UNKNOWN_MEMBER_ID;
     }
-    const consumer = group!.consumer;
-    if (consumer !== undefined) {
-      return judgeConsumerCommit(consumer, {
+    const modern = group!.modern;
+    if (modern !== undefined) {
+      return judgeConsumerCommit(modern, {
         memberId,
         memberEpoch: generationId,
         version,
@@ -138,8 +138,8 @@ export class OffsetManager {
 
   /** An error code: whether one may read a group's offsets, as a member or without being one. */
   judgeFetch(groupId: string, memberId: string | null, memberEpoch: number): number {
-    const consumer = this.#table.get(groupId)?.consumer;
-    return consumer === undefined ? KafkaError.NONE : judgeConsumerFetch(consumer, memberId, memberEpoch);
+    const modern = this.#table.get(groupId)?.modern;
+    return modern === undefined ? KafkaError.NONE : judgeConsumerFetch(modern, memberId, memberEpoch);
   }
 
   /** What was committed, or undefined. An offset of another topic with the same name is none. */
@@ -161,7 +161,7 @@ export class OffsetManager {
       respond(KafkaError.GROUP_ID_NOT_FOUND, []);
       return;
     }
-    const { classic, consumer } = group;
+    const { classic, modern } = group;
     if (classic !== undefined && classic.state !== 'Empty' && !classic.usesConsumerProtocol) {
       respond(KafkaError.NON_EMPTY_GROUP, []);
       return;
@@ -169,7 +169,7 @@ export class OffsetManager {
     const records: JournalRecord[] = [];
     const removed: TopicPartition[] = [];
     const codes = partitions.map(({ topic, partition }) => {
-      if (classic?.subscribesTo(topic) || consumer?.subscribesTo(topic))
+      if (classic?.subscribesTo(topic) || modern?.subscribesTo(topic))
         return KafkaError.GROUP_SUBSCRIBED_TO_TOPIC;
       if (group.offsets.get(topic, partition) !== undefined) {
         records.push(offsetTombstone(groupId, topic, partition));
@@ -247,9 +247,9 @@ export class OffsetManager {
       if (expired.length === 0 && !ends) continue;
       const records = expired.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
       if (ends && group.classic !== undefined) records.push(groupTombstone(groupId));
-      if (ends && group.consumer !== undefined) {
-        group.consumer.facts.bury();
-        group.consumer.facts.flush();
+      if (ends && group.modern !== undefined) {
+        group.modern.facts.bury();
+        group.modern.facts.flush();
       }
       if (records.length === 0) {
         this.#table.remove(groupId);
@@ -273,8 +273,8 @@ export class OffsetManager {
     const { retentionMs } = this.#settings;
     const past = (since: number) =>
       committed.expireTimestamp >= 0 ? now >= committed.expireTimestamp : now - since >= retentionMs;
-    const { classic, consumer, foreign } = group;
-    if (consumer !== undefined) return !consumer.subscribesTo(topic) && past(committed.commitTimestamp);
+    const { classic, modern, foreign } = group;
+    if (modern !== undefined) return !modern.subscribesTo(topic) && past(committed.commitTimestamp);
     // Its members may come back on an Apache Kafka.
     if (foreign !== undefined) return foreign.state === 'Empty' && past(committed.commitTimestamp);
     if (classic === undefined || classic.protocolType === null) return past(committed.commitTimestamp);

@@ -11,8 +11,12 @@ export const METADATA_VERSION = 'metadata.version';
 export const KRAFT_VERSION = 'kraft.version';
 /** Level 1: the consumer protocol of groups (KIP-848). */
 export const GROUP_VERSION = 'group.version';
+/** Level 1: streams groups (KIP-1071). */
+export const STREAMS_VERSION = 'streams.version';
 /** 4.0-IV0, from which on a Kafka's new directory has group.version 1. */
 const FIRST_WITH_GROUP_VERSION = 22;
+/** 4.2-IV1, from which on it has streams.version 1. */
+const FIRST_WITH_STREAMS_VERSION = 29;
 
 /** metadata.version levels of Apache Kafka 4.4: 3.3-IV3 to 4.4-IV2. */
 export const MIN_METADATA_VERSION = 7;
@@ -38,6 +42,7 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
     maxSupportedVersion: MAX_METADATA_VERSION,
   },
   { name: GROUP_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
+  { name: STREAMS_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
   { name: KRAFT_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
 ];
 
@@ -45,13 +50,20 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
 export const INITIAL_FEATURES: ReadonlyMap<string, number> = new Map([
   [METADATA_VERSION, MAX_METADATA_VERSION],
   [GROUP_VERSION, 1],
+  [STREAMS_VERSION, 1],
 ]);
 
 /**
- * Features that a directory is to get when it is opened: a version of this broker before the consumer protocol finalized
- * metadata.version alone. A directory of an Apache Kafka with those levels always has more, and keeps what it has.
+ * Features that a directory is to get when it is opened: versions of this broker before the consumer protocol finalized
+ * metadata.version alone, and those before streams groups that and group.version. A directory of an Apache Kafka with those
+ * levels always has more, and keeps what it has.
  */
 export function missingFeatures(finalized: ReadonlyMap<string, number>): Map<string, number> {
-  const isOwn = finalized.size === 1 && (finalized.get(METADATA_VERSION) ?? 0) >= FIRST_WITH_GROUP_VERSION;
-  return new Map(isOwn ? [[GROUP_VERSION, 1]] : []);
+  const level = finalized.get(METADATA_VERSION) ?? 0;
+  const missing = new Map<string, number>();
+  const isOwn = [...finalized.keys()].every((name) => name === METADATA_VERSION || name === GROUP_VERSION);
+  if (!isOwn || level < FIRST_WITH_GROUP_VERSION) return missing;
+  if (!finalized.has(GROUP_VERSION)) missing.set(GROUP_VERSION, 1);
+  if (level >= FIRST_WITH_STREAMS_VERSION) missing.set(STREAMS_VERSION, 1);
+  return missing;
 }

@@ -134,7 +134,7 @@ describe('cluster administration', () => {
         })
         .then(({ errorCode }) => errorName(errorCode));
     expect(await update('metadata.version', 32, 2)).toBe('INVALID_UPDATE_VERSION');
-    expect(await update('streams.version', 1, 1)).toBe('INVALID_UPDATE_VERSION');
+    expect(await update('share.version', 1, 1)).toBe('INVALID_UPDATE_VERSION');
     expect(await update('metadata.version', 33, 1)).toBe('NONE');
     expect(await finalized()).toEqual(before);
     await test.close();

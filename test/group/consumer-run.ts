@@ -5,9 +5,11 @@ import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
 import type { ConsumerGroup } from '../../src/group/consumer-group.ts';
 import type { ConsumerHeartbeat, ConsumerHeartbeatAnswer } from '../../src/group/consumer-types.ts';
 import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
+import type { StreamsSettings } from '../../src/group/streams-types.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { ModelLog } from './group-model.ts';
+import { STREAMS_SETTINGS } from './streams-settings.ts';
 import { TestMatcher } from './test-matcher.ts';
 
 export const SESSION_MS = 45_000;
@@ -60,6 +62,10 @@ export class ConsumerRun {
     upgrades: true,
     downgrades: true,
   };
+  /** Of this run alone. */
+  readonly streams: { -readonly [K in keyof StreamsSettings]: StreamsSettings[K] } = { ...STREAMS_SETTINGS };
+  /** Why internal topics of streams groups can't be made. */
+  failure = '';
   coordinator: GroupCoordinator;
 
   constructor(topics: Record<string, number> = { t: 4 }) {
@@ -79,6 +85,7 @@ export class ConsumerRun {
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
         removesDisconnected: false,
+        streams: this.streams,
         consumer: this.consumer,
       },
       clock: this.clock,
@@ -87,6 +94,10 @@ export class ConsumerRun {
       matcher: (events) => {
         this.matcher = new TestMatcher(events);
         return this.matcher;
+      },
+      createTopics: (missing) => {
+        if (this.failure === '') for (const { name, partitions } of missing) this.topic(name, partitions);
+        return Promise.resolve(this.failure);
       },
       assignors: [uniformAssignor, rangeAssignor],
     });

@@ -10,6 +10,7 @@ import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { ModelLog } from './group-model.ts';
+import { STREAMS_SETTINGS } from './streams-settings.ts';
 import { TestMatcher } from './test-matcher.ts';
 
 export const GROUP = 'group';
@@ -128,6 +129,7 @@ export class GroupLife {
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
         removesDisconnected: false,
+        streams: STREAMS_SETTINGS,
         consumer: {
           maxSize,
           sessionTimeoutMs: () => SESSION_MS,
@@ -145,6 +147,7 @@ export class GroupLife {
         this.#matcher.holds = true;
         return this.#matcher;
       },
+      createTopics: () => Promise.resolve(''),
       assignors: [uniformAssignor, rangeAssignor],
       newMemberId: (prefix) => `${prefix}-${this.#ids++}`,
     });

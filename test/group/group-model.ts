@@ -9,6 +9,7 @@ import type { JournalRecord } from '../../src/metadata/journal.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
+import { STREAMS_SETTINGS } from './streams-settings.ts';
 import { TestMatcher } from './test-matcher.ts';
 
 export const GROUP = 'group';
@@ -258,6 +259,7 @@ export class GroupModel {
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
         removesDisconnected: false,
+        streams: STREAMS_SETTINGS,
         consumer: {
           maxSize: 1e6,
           sessionTimeoutMs: () => SESSION_MS,
@@ -276,6 +278,7 @@ export class GroupModel {
         partitionCount: () => 0,
         names: () => [],
       },
+      createTopics: () => Promise.resolve(''),
       assignors: [uniformAssignor],
       newMemberId: (prefix) => `${prefix}-${this.#ids++}`,
     });

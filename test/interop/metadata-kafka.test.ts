@@ -96,6 +96,7 @@ describe('Apache Kafka', () => {
     expect([...ours.metadata.servedFeatures.keys()]).toEqual([
       'metadata.version',
       'group.version',
+      'streams.version',
       'kraft.version',
     ]);
     await ours.create('t');
@@ -153,7 +154,12 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
     expect(topics).toEqual(expected.topics);
     const features = Object.fromEntries(image.features);
     expect({ ...features, 'kraft.version': servedFeatures.get('kraft.version') }).toEqual(expected.features);
-    expect([...servedFeatures.keys()]).toEqual(['metadata.version', 'group.version', 'kraft.version']);
+    expect([...servedFeatures.keys()]).toEqual([
+      'metadata.version',
+      'group.version',
+      'streams.version',
+      'kraft.version',
+    ]);
     const ids = expected.transactions.map(({ producerId }) => Number(producerId));
     expect(image.nextProducerId).toBeGreaterThan(Math.max(...ids));
     expect([...image.security.quotas()].length).toBe(expected.clientQuotas.length);

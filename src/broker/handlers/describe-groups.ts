@@ -57,7 +57,7 @@ function describe(groupId: string, version: number, broker: BrokerContext): Desc
   const unavailable = broker.groups.availability(groupId);
   if (unavailable !== KafkaError.NONE) return failed(groupId, unavailable, '', null);
   const found = broker.groups.get(groupId);
-  if (found === undefined || found.foreign !== undefined || found.consumer !== undefined) {
+  if (found === undefined || found.foreign !== undefined || found.modern !== undefined) {
     const message = `Group ${groupId} ${found === undefined ? 'not found' : 'is not a classic group'}.`;
     return version >= FIRST_WITH_NOT_FOUND
       ? failed(groupId, KafkaError.GROUP_ID_NOT_FOUND, 'Dead', message)

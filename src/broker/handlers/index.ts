@@ -41,6 +41,9 @@ import { offsetFetch } from './offset-fetch.ts';
 import { offsetForLeaderEpoch } from './offset-for-leader-epoch.ts';
 import { produce } from './produce.ts';
 import { removeRaftVoter } from './remove-raft-voter.ts';
+import { streamsGroupDescribe } from './streams-group-describe.ts';
+import { streamsGroupHeartbeat } from './streams-group-heartbeat.ts';
+import { streamsGroupTopologyDescriptionUpdate } from './streams-group-topology-description-update.ts';
 import { syncGroup } from './sync-group.ts';
 import { unregisterBroker } from './unregister-broker.ts';
 import { unregisterController } from './unregister-controller.ts';
@@ -92,6 +95,9 @@ const ROWS: readonly HandlerRow[] = [
   offsetForLeaderEpoch,
   consumerGroupHeartbeat,
   consumerGroupDescribe,
+  streamsGroupHeartbeat,
+  streamsGroupDescribe,
+  streamsGroupTopologyDescriptionUpdate,
 ];
 
 /** By API key, ascending. */
