@@ -24,6 +24,7 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     load: () => import('./cli/config.ts'),
   },
   produce: { description: 'send records from standard input', load: () => import('./cli/produce.ts') },
+  consume: { description: 'print records', load: () => import('./cli/consume.ts') },
   dump: {
     description: 'show what is in a segment, index, snapshot or checkpoint',
     load: () => import('./cli/dump.ts'),
@@ -32,7 +33,6 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     description: 'look for damage in a directory that no broker uses',
     load: () => import('./cli/check.ts'),
   },
-  consume: { description: 'print records', load: () => import('./cli/consume.ts') },
 };
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {

@@ -15,7 +15,7 @@ import {
   positive,
   type TopicPartitions,
 } from './arguments.ts';
-import { bytesText, counted, note, Progress, print, whenReaderGone } from './output.ts';
+import { bytesText, counted, isReaderGone, note, Progress, print, whenReaderGone } from './output.ts';
 import { offsetsAt, type Place, resolvePartitions, resolvePositions } from './positions.ts';
 import {
   type Formatter,
@@ -130,6 +130,7 @@ class Reading {
       const name = partitionName(fetched);
       const end = this.#ends.get(name)!;
       const next = await this.#printer.print(fetched, end);
+      if (isReaderGone()) return;
       const { topic, partition } = fetched;
       this.places.set(name, { topic, partition, offset: next });
       if (this.#printer.done) return;
@@ -165,7 +166,9 @@ async function consume(
   process.removeListener('SIGINT', stop);
   process.removeListener('SIGTERM', stop);
   printer.finish();
-  if (!options.quiet && !process.stdout.isTTY) note(`${counted(printer.count, 'record')} read`);
+  // Of what was printed before the reader went away nobody knows how much it took.
+  if (!options.quiet && !process.stdout.isTTY && !isReaderGone())
+    note(`${counted(printer.count, 'record')} read`);
 }
 
 /** How often a member commits, ms; as Kafka's consumers do by default. */

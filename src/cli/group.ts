@@ -223,7 +223,14 @@ async function removeOffsets(
   }
   const failed = results.filter(({ error }) => error !== null).length;
   if (failed > 0) {
-    throw new BroadsheetError('BROKER_REFUSED', `${failed} of ${results.length} offsets were not deleted`);
+    const subscribed = results.some(({ error }) => error === errorName(KafkaError.GROUP_SUBSCRIBED_TO_TOPIC));
+    const advice = subscribed
+      ? ': its members are subscribed to that topic; stop them first, `broadsheet group describe` shows them'
+      : '';
+    throw new BroadsheetError(
+      'BROKER_REFUSED',
+      `${failed} of ${results.length} offsets were not deleted${advice}`,
+    );
   }
 }
 
@@ -324,8 +331,30 @@ async function within(client: Client, places: readonly Place[]): Promise<Place[]
   });
 }
 
-function words(text: string): string[] {
-  return text.split(',').filter((word) => word !== '');
+/** Of all types of groups; and their types. */
+const STATES = [
+  'Stable',
+  'Empty',
+  'PreparingRebalance',
+  'CompletingRebalance',
+  'Assigning',
+  'Reconciling',
+  'NotReady',
+  'Dead',
+];
+const TYPES = ['classic', 'consumer', 'share', 'streams'];
+
+/** A list with commas of some of these; case means nothing. */
+function someOf(values: readonly string[]): (text: string) => string[] {
+  return (text) => {
+    const words = text.split(',').filter((word) => word !== '');
+    for (const word of words) {
+      if (!values.some((value) => value.toLowerCase() === word.toLowerCase()))
+        throw new InvalidArgumentError(`${JSON.stringify(word)} is none of ${values.join(', ')}.`);
+    }
+    if (words.length === 0) throw new InvalidArgumentError(`some of ${values.join(', ')}.`);
+    return words;
+  };
 }
 
 function signed(text: string): number {
@@ -341,8 +370,8 @@ export function define(command: Command): void {
     overTheWire(command.command(name).description(description));
   const topics = 'as in orders, orders:0, orders:0,2-4';
   add('list', 'list groups')
-    .option('--state <list>', 'only in these states, as in Stable,Empty', words)
-    .option('--type <list>', 'only of these types, as in classic,consumer', words)
+    .option('--state <list>', 'only in these states, as in Stable,Empty', someOf(STATES))
+    .option('--type <list>', 'only of these types, as in classic,consumer', someOf(TYPES))
     .action((options: ListOptions) => withClient(options, (client) => list(client, options)));
   add('describe', 'show members, committed offsets and lag')
     .argument('[group...]', 'default: all')

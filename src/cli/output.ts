@@ -15,6 +15,11 @@ export function endWithReader(): void {
   });
 }
 
+/** Whether whoever read the output has gone: nothing that is printed from then on was shown. */
+export function isReaderGone(): boolean {
+  return readerGone;
+}
+
 /** For a command that has more to do then than to end. */
 export function whenReaderGone(action: () => void): void {
   onReaderGone = action;

@@ -65,12 +65,14 @@ async function produce(client: Client, topic: string, options: ProduceOptions): 
   };
   process.once('SIGINT', stop);
   let failure: unknown;
+  let sent = 0;
   try {
     for await (const piece of pieces(process.stdin, options.chunk ?? options.delimiter)) {
       bytes += piece.length;
       read++;
       const { partition, ...record } = readRecord(piece, read);
       producer.send(record, partition, read);
+      sent++;
       if (producer.full) await producer.room();
     }
   } catch (error) {
@@ -78,7 +80,9 @@ async function produce(client: Client, topic: string, options: ProduceOptions): 
   }
   process.removeListener('SIGINT', stop);
   // What was read before stands, whatever came after.
+  let answered = true;
   await producer.flush().catch((error: unknown) => {
+    answered = false;
     failure ??= error;
   });
   clearInterval(ticking);
@@ -86,7 +90,11 @@ async function produce(client: Client, topic: string, options: ProduceOptions): 
   if (unnamed > 0) note(`... and ${unnamed} others`);
   if (!options.quiet) note(`${counted(producer.delivered, 'record')} written to ${topic}`);
   if (failure !== undefined) {
-    if (producer.delivered < read) note(`the last of ${read} records read may not be written`);
+    if (!answered) {
+      const unknown = sent - producer.delivered - producer.refused;
+      if (unknown > 0)
+        note(`of the last ${counted(unknown, 'record')} read it is not known whether they are written`);
+    } else if (sent < read) note(`record ${read} was not written, nor what comes after it`);
     throw failure;
   }
   if (producer.refused > 0) {

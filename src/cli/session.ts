@@ -46,10 +46,22 @@ export async function withClient(
 
 function unreachable(bootstrap: string, error: unknown): unknown {
   if (!(error instanceof BroadsheetError) || error.code === 'INVALID_ARGUMENT') return error;
+  const another = 'Name a broker with --bootstrap-server';
+  if (/sent a length of 1213486160$/.test(error.message)) {
+    return new BroadsheetError(error.code, `${bootstrap} speaks HTTP, not Kafka's protocol. ${another}`);
+  }
+  if (/^no answer to /.test(error.message)) {
+    return new BroadsheetError(
+      error.code,
+      `${bootstrap} takes connections, but does not answer as a Kafka broker does (${error.message}): ` +
+        `is that a plaintext Kafka listener? ${another}, or wait longer with --timeout`,
+    );
+  }
   if (error.code === 'MALFORMED' || /closed the connection|read ECONNRESET/.test(error.message)) {
     return new BroadsheetError(
       error.code,
-      `${bootstrap} does not answer as a Kafka broker does (${error.message}): is that a plaintext Kafka listener?`,
+      `${bootstrap} does not answer as a Kafka broker does (${error.message}): ` +
+        `is that a plaintext Kafka listener? ${another}`,
     );
   }
   const reason = error.message.replace(/^no connection to \S+: /, '');
@@ -62,6 +74,10 @@ function unreachable(bootstrap: string, error: unknown): unknown {
 
 const ADVICE: ReadonlyMap<number, string> = new Map([
   [KafkaError.UNKNOWN_TOPIC_OR_PARTITION, '`broadsheet topic list` shows what there is'],
+  [
+    KafkaError.INVALID_TOPIC_EXCEPTION,
+    "a topic's name has at most 249 letters, digits, dots, underscores and dashes",
+  ],
   [KafkaError.GROUP_ID_NOT_FOUND, '`broadsheet group list` shows what there is'],
   [KafkaError.NON_EMPTY_GROUP, 'stop its members first; `broadsheet group describe` shows them'],
   [KafkaError.OFFSET_OUT_OF_RANGE, '`broadsheet topic describe` shows where each partition begins and ends'],
@@ -70,7 +86,10 @@ const ADVICE: ReadonlyMap<number, string> = new Map([
 function explained(error: unknown): unknown {
   if (!(error instanceof BrokerRefusal)) return error;
   const advice = ADVICE.get(error.kafkaCode);
-  return advice === undefined
+  // That error has other causes too, which the broker then names.
+  const named =
+    error.kafkaCode === KafkaError.INVALID_TOPIC_EXCEPTION && !error.message.endsWith(error.kafkaError);
+  return advice === undefined || named
     ? error
     : new BroadsheetError(error.code, `${error.message.replace(/\.$/, '')}; ${advice}`);
 }

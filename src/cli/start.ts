@@ -39,7 +39,12 @@ function readConfig(path: string): Map<string, string> {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new BroadsheetError('INVALID_CONFIG', `--config: ${(error as Error).message}`);
+    const { code, message } = error as NodeJS.ErrnoException;
+    const reason = code === 'ENOENT' ? 'there is no such file' : message;
+    throw new BroadsheetError(
+      'INVALID_ARGUMENT',
+      `--config ${path}: ${reason}; name a server.properties, or set single values with --set key=value`,
+    );
   }
   return parseProperties(text);
 }
@@ -57,6 +62,17 @@ function describe(broker: Broker): string {
   ].join('\n');
 }
 
+const ADVICE: Readonly<Record<string, string>> = {
+  LOCKED: 'a broker or a `broadsheet check` uses that directory; stop it, or choose another with --data',
+  ADDRESS_IN_USE: 'stop it, or choose another port with --port (0 takes a free one)',
+};
+
+function explained(error: unknown): unknown {
+  const advice = error instanceof BroadsheetError ? ADVICE[error.code] : undefined;
+  if (!(error instanceof BroadsheetError) || advice === undefined) return error;
+  return new BroadsheetError(error.code, `${error.message}: ${advice}`);
+}
+
 async function start(options: StartOptions): Promise<void> {
   const config = new Map([
     ...(options.config === undefined ? [] : readConfig(options.config)),
@@ -71,6 +87,8 @@ async function start(options: StartOptions): Promise<void> {
     transport: options.transport,
     config: Object.fromEntries(config),
     logger,
+  }).catch((error: unknown) => {
+    throw explained(error);
   });
   process.stdout.write(describe(broker));
   let stopping = false;

@@ -176,12 +176,14 @@ interface CreateOptions extends SessionOptions {
 async function create(client: Client, names: readonly string[], options: CreateOptions): Promise<void> {
   const { partitions, replicationFactor, validateOnly = false } = options;
   const configs = Object.fromEntries(options.config ?? []);
-  const created: { name: string; id: string; partitions: number; created: boolean }[] = [];
+  const created: { name: string; id: string | null; partitions: number; created: boolean }[] = [];
   for (const name of names) {
     try {
       const topics = [{ name, partitions, replicationFactor, configs }];
       for (const topic of await client.createTopics(topics, validateOnly)) {
-        created.push({ name, id: topic.topicId, partitions: topic.numPartitions, created: !validateOnly });
+        // What is only judged gets no id, though an answer may have one.
+        const id = validateOnly ? null : topic.topicId;
+        created.push({ name, id, partitions: topic.numPartitions, created: !validateOnly });
       }
     } catch (error) {
       const exists = error instanceof BrokerRefusal && error.kafkaCode === KafkaError.TOPIC_ALREADY_EXISTS;

@@ -14,10 +14,19 @@ export function parseAddresses(text: string): Address[] {
     const port = Number(address.slice(colon + 1));
     const host = address.slice(0, colon).replace(/^\[|\]$/g, '');
     if (colon < 1 || host === '' || !/^\d{1,5}$/.test(address.slice(colon + 1)) || port > 65535) {
-      throw new BroadsheetError('INVALID_ARGUMENT', `not host:port: ${JSON.stringify(address)}`);
+      throw new BroadsheetError(
+        'INVALID_ARGUMENT',
+        `not host:port: ${JSON.stringify(address)}; ${advice(address)}`,
+      );
     }
     return { host, port };
   });
+}
+
+function advice(address: string): string {
+  return /^[\w.-]+$/.test(address)
+    ? `did you mean ${address}:9092?`
+    : 'write it as in localhost:9092 or [::1]:9092';
 }
 
 export function addressText({ host, port }: Address): string {

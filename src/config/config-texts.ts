@@ -115,6 +115,7 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'group.min.session.timeout.ms': 'Shortest session timeout that a classic member may ask for, in ms.',
   'listener.security.protocol.map': 'Security protocol of each listener name.',
   listeners: 'Where the broker listens: NAME://host:port, separated by commas.',
+  'log.cleaner.threads': 'Threads of the log cleaner; taken and shown, of no effect here.',
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',
   'log.flush.offset.checkpoint.interval.ms': 'Time between two writes of the recovery points, in ms.',

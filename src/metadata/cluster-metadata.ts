@@ -35,7 +35,6 @@ import {
   KRAFT_VERSION,
   MAX_METADATA_VERSION,
   MIN_METADATA_VERSION,
-  missingFeatures,
   SERVED_FEATURES,
 } from './features.ts';
 
@@ -278,8 +277,6 @@ export class ClusterMetadata {
       );
     }
     if (isNew) this.#append(this.#bootstrapRecords(), now);
-    const missing = featureRecords(missingFeatures(this.image.features));
-    if (missing.length > 0) this.#append(missing, now);
     this.#brokerEpoch = log.logEndOffset;
     this.#append(
       [

@@ -13,10 +13,6 @@ export const KRAFT_VERSION = 'kraft.version';
 export const GROUP_VERSION = 'group.version';
 /** Level 1: streams groups (KIP-1071). */
 export const STREAMS_VERSION = 'streams.version';
-/** 4.0-IV0, from which on a Kafka's new directory has group.version 1. */
-const FIRST_WITH_GROUP_VERSION = 22;
-/** 4.2-IV1, from which on it has streams.version 1. */
-const FIRST_WITH_STREAMS_VERSION = 29;
 
 /** metadata.version levels of Apache Kafka 4.4: 3.3-IV3 to 4.4-IV2. */
 export const MIN_METADATA_VERSION = 7;
@@ -46,24 +42,9 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
   { name: KRAFT_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
 ];
 
-/** Levels of a new directory. A feature that is missing has level 0, which Apache Kafka 4.4 takes (seen). */
+/** Levels of a new directory; later only UpdateFeatures changes them. A feature that is missing has level 0, which Apache Kafka 4.4 takes (seen). */
 export const INITIAL_FEATURES: ReadonlyMap<string, number> = new Map([
   [METADATA_VERSION, MAX_METADATA_VERSION],
   [GROUP_VERSION, 1],
   [STREAMS_VERSION, 1],
 ]);
-
-/**
- * Features that a directory is to get when it is opened: versions of this broker before the consumer protocol finalized
- * metadata.version alone, and those before streams groups that and group.version. A directory of an Apache Kafka with those
- * levels always has more, and keeps what it has.
- */
-export function missingFeatures(finalized: ReadonlyMap<string, number>): Map<string, number> {
-  const level = finalized.get(METADATA_VERSION) ?? 0;
-  const missing = new Map<string, number>();
-  const isOwn = [...finalized.keys()].every((name) => name === METADATA_VERSION || name === GROUP_VERSION);
-  if (!isOwn || level < FIRST_WITH_GROUP_VERSION) return missing;
-  if (!finalized.has(GROUP_VERSION)) missing.set(GROUP_VERSION, 1);
-  if (level >= FIRST_WITH_STREAMS_VERSION) missing.set(STREAMS_VERSION, 1);
-  return missing;
-}

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ClusterMetadata, type ClusterMetadataOptions } from '../../src/metadata/cluster-metadata.ts';
+import { UpgradeType } from '../../src/metadata/controller-features.ts';
 import { SERVED_FEATURES } from '../../src/metadata/features.ts';
 import { formatMetaProperties } from '../../src/metadata/meta-properties.ts';
 import { decodeMetadataRecord } from '../../src/metadata/records.ts';
@@ -216,6 +217,19 @@ describe('a start', () => {
         ['kraft.version', 1],
       ]);
       expect(create(next, 't')?.ok).toBe(true);
+    }
+  });
+
+  it('keeps a feature that was lowered where it is', async () => {
+    const { engine, metadata } = await started();
+    const lower = [{ feature: 'group.version', level: 0, upgradeType: UpgradeType.SAFE_DOWNGRADE }];
+    expect(await metadata.updateFeatures(lower, 1000, false)).toBeUndefined();
+    await metadata.close();
+    for (let start = 0; start < 2; start++) {
+      const { metadata: next } = await started(engine);
+      expect(next.image.features.get('metadata.version')).toBe(33);
+      expect(next.image.features.has('group.version')).toBe(false);
+      await next.close();
     }
   });
 

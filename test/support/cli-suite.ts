@@ -81,6 +81,15 @@ export function cliSuite(cli: () => CliOf): void {
       const config = await cli().failure(['topic', 'create', 'cli-x', '-c', 'retention.ms=soon']);
       expect(config).toMatchObject({ code: 1, stderr: expect.stringContaining('INVALID_CONFIG') });
       expect(await cli().text(['topic', 'create', 'cli-x', '--validate-only'])).toContain('could be created');
+      expect(await cli().json(['topic', 'create', 'cli-x', '-p', '3', '--validate-only'])).toEqual({
+        topics: [{ name: 'cli-x', id: null, partitions: 3, created: false }],
+      });
+      for (const command of ['produce', 'consume']) {
+        expect(await cli().failure([command, 'a b'], 'x\n')).toEqual({
+          code: 1,
+          stderr: expect.stringMatching(/INVALID_TOPIC_EXCEPTION; a topic's name has at most 249 letters/),
+        });
+      }
       expect((await cli().failure(['topic', 'describe', 'cli-x'])).code).toBe(1);
     });
 
@@ -222,7 +231,12 @@ export function cliSuite(cli: () => CliOf): void {
       );
       expect({ code, stderr }).toEqual({
         code: 1,
-        stderr: expect.stringMatching(/record 2 of the input: it has neither value nor valueBase64/),
+        stderr: [
+          `1 record written to ${name}`,
+          'record 2 was not written, nor what comes after it',
+          'broadsheet: record 2 of the input: it has neither value nor valueBase64',
+          '',
+        ].join('\n'),
       });
       const field = await cli().failure(['produce', name, '-f', 'key,value'], 'no separator\n');
       expect(field).toMatchObject({ code: 1, stderr: expect.stringContaining('2 fields are expected') });
@@ -327,6 +341,10 @@ export function cliSuite(cli: () => CliOf): void {
       expect(await cli().failure(['group', 'delete', group])).toMatchObject({
         code: 1,
         stderr: expect.stringContaining('NON_EMPTY_GROUP'),
+      });
+      expect(await cli().failure(['group', 'delete-offsets', group, `${name}:0`])).toMatchObject({
+        code: 1,
+        stderr: expect.stringMatching(/its members are subscribed to that topic; stop them first/),
       });
       for (const partition of ['0', '1', '2', '3'])
         await cli().text(['produce', name, '-p', partition], 'x\n');

@@ -9,7 +9,7 @@ import { KAFKA, KafkaPeer } from './kafka-peer.ts';
 
 const SERVER = fileURLToPath(new URL('./ToolServer.java', import.meta.url));
 /** Compiles and runs a source file, as `java FILE` does. */
-const SOURCE_LAUNCHER = 'com.sun.tools.javac.launcher.Main';
+export const SOURCE_LAUNCHER = 'com.sun.tools.javac.launcher.Main';
 
 /** Tools by the name of their script, without `kafka-`. */
 const CLASSES = {
