@@ -1,6 +1,6 @@
 /**
  * `engine=js`: logs over node:fs, for where the addon does not load. Its files are those of the native engine, byte for
- * byte, and so are its answers; where it does less is in docs/DIFFERENCES.md, "The JS engine".
+ * byte, and so are its answers; where it does less is in docs/DIFFERENCES.md, "Engines".
  */
 import type { BroadsheetError } from '../runtime/errors.ts';
 import { descriptors } from './js-descriptors.ts';

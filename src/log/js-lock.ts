@@ -1,7 +1,7 @@
 /**
  * The lock on a data directory for whoever has no fcntl locks, as Node has none: a file with the holder's pid, and what
- * tells that process from a later one with the same pid. What it excludes, and what it can't: docs/DIFFERENCES.md, "The JS
- * engine".
+ * tells that process from a later one with the same pid. What it excludes, and what it can't: docs/DIFFERENCES.md,
+ * "Engines".
  */
 import { readFile, stat, unlink, writeFile } from 'node:fs/promises';
 import { BroadsheetError } from '../runtime/errors.ts';
