@@ -61,7 +61,7 @@ uint32_t portable(uint32_t crc, const uint8_t* data, size_t length) {
 #define BROADSHEET_CRC32C_HARDWARE 1
 
 #if defined(__x86_64__)
-#define BROADSHEET_CRC32C_TARGET __attribute__((target("sse4.2")))
+#define BROADSHEET_CRC32C_TARGET __attribute__((target("sse4.2,crc32")))
 BROADSHEET_CRC32C_TARGET inline uint32_t step8(uint32_t crc, uint64_t bytes) {
   return static_cast<uint32_t>(_mm_crc32_u64(crc, bytes));
 }

@@ -7,19 +7,19 @@
 namespace broadsheet {
 
 IoThreads::IoThreads(uv_loop_t* loop, std::function<void(const std::function<void()>&)> enter, size_t threads)
-    : limit_(threads), enter_(std::move(enter)) {
-  wake_.data = this;
-  const int result = uv_async_init(loop, &wake_, [](uv_async_t* handle) { static_cast<IoThreads*>(handle->data)->drain(); });
+    : limit_(threads), enter_(std::move(enter)), wake_(this) {
+  const int result =
+      uv_async_init(loop, wake_.get(), [](uv_async_t* handle) { UvAsync::owner<IoThreads>(handle)->drain(); });
   assert(result == 0);
   static_cast<void>(result);
-  uv_unref(reinterpret_cast<uv_handle_t*>(&wake_));
+  uv_unref(wake_.base());
 }
 
 IoThreads::~IoThreads() { assert(closing_ && threads_.empty()); }
 
 void IoThreads::enqueue(std::unique_ptr<Item> item) {
   if (closing_) return;
-  if (in_flight_++ == 0) uv_ref(reinterpret_cast<uv_handle_t*>(&wake_));
+  if (in_flight_++ == 0) uv_ref(wake_.base());
   bool start;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -35,7 +35,7 @@ void IoThreads::enqueue(std::unique_ptr<Item> item) {
     own->run();
     lock.lock();
     finished_.push_back(std::move(own));
-    uv_async_send(&wake_);
+    uv_async_send(wake_.get());
     return;
   }
   work_waits_.notify_one();
@@ -79,7 +79,7 @@ void IoThreads::serve() {
     lock.lock();
     finished_.push_back(std::move(item));
     // Under the lock: once close() has joined this thread, nobody touches the handle.
-    if (finished_.size() == 1) uv_async_send(&wake_);
+    if (finished_.size() == 1) uv_async_send(wake_.get());
   }
 }
 
@@ -100,7 +100,7 @@ void IoThreads::drain() {
     }
   });
   if (closing_) return;
-  if (in_flight_ == 0) uv_unref(reinterpret_cast<uv_handle_t*>(&wake_));
+  if (in_flight_ == 0) uv_unref(wake_.base());
 }
 
 void IoThreads::close(std::function<void()> closed) {
@@ -116,9 +116,9 @@ void IoThreads::close(std::function<void()> closed) {
   threads_.clear();
   queue_.clear();
   finished_.clear();
-  uv_close(reinterpret_cast<uv_handle_t*>(&wake_), [](uv_handle_t* handle) {
+  uv_close(wake_.base(), [](uv_handle_t* handle) {
     // `closed` may destroy this object.
-    std::function<void()> then = std::move(static_cast<IoThreads*>(handle->data)->closed_);
+    std::function<void()> then = std::move(static_cast<IoThreads*>(uv_handle_get_data(handle))->closed_);
     then();
   });
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <pthread.h>
-#include <uv.h>
 
 #include <condition_variable>
 #include <cstddef>
@@ -13,6 +12,8 @@
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "uv_handle.h"
 
 namespace broadsheet {
 
@@ -64,7 +65,7 @@ class IoThreads {
 
   const size_t limit_;
   const std::function<void(const std::function<void()>&)> enter_;
-  uv_async_t wake_{};
+  UvAsync wake_;
   size_t in_flight_ = 0;
   bool closing_ = false;
   std::function<void()> closed_;

@@ -4,7 +4,6 @@
 // events; the events themselves; the outbox, in which JavaScript leaves small answers and the entries that say whose they
 // are; and a few control values.
 #include <signal.h>
-#include <uv.h>
 
 #include <cassert>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "bindings.h"
 #include "napi_util.h"
 #include "poll_loop.h"
+#include "uv_handle.h"
 
 namespace broadsheet {
 namespace {
@@ -58,10 +58,9 @@ class SocketLoop final : public LoopHost, public std::enable_shared_from_this<So
     self->share(result);
     Status status = PollLoop::create(options, *self, self->slab_, self->events_, &self->loop_);
     if (!status.ok()) return status;
-    if (uv_poll_init(self->environment_.loop(), &self->poll_, self->loop_->descriptor()) != 0) {
+    if (uv_poll_init(self->environment_.loop(), self->poll_.get(), self->loop_->descriptor()) != 0) {
       return Status::Of(Code::kIo, "watch an epoll set");
     }
-    self->poll_.data = self.get();
     self->holder_ = self;
     self->forget_hook_ = on_environment_end(env, [raw = self.get()](std::function<void()> done) {
       raw->environment_done_ = std::move(done);
@@ -79,8 +78,8 @@ class SocketLoop final : public LoopHost, public std::enable_shared_from_this<So
     if (loop_ == nullptr || started_) return false;
     on_events_ = Reference(env_, on_events);
     started_ = true;
-    uv_poll_start(&poll_, UV_READABLE,
-                  [](uv_poll_t* handle, int, int) { static_cast<SocketLoop*>(handle->data)->tick(); });
+    uv_poll_start(poll_.get(), UV_READABLE,
+                  [](uv_poll_t* handle, int, int) { UvPoll::owner<SocketLoop>(handle)->tick(); });
     return true;
   }
 
@@ -216,9 +215,9 @@ class SocketLoop final : public LoopHost, public std::enable_shared_from_this<So
   }
 
   void begin_close() {
-    if (uv_is_closing(reinterpret_cast<uv_handle_t*>(&poll_)) != 0) return;
-    uv_close(reinterpret_cast<uv_handle_t*>(&poll_), [](uv_handle_t* handle) {
-      SocketLoop* self = static_cast<SocketLoop*>(handle->data);
+    if (uv_is_closing(poll_.base()) != 0) return;
+    uv_close(poll_.base(), [](uv_handle_t* handle) {
+      SocketLoop* self = static_cast<SocketLoop*>(uv_handle_get_data(handle));
       const std::shared_ptr<SocketLoop> last = std::move(self->holder_);
       last->closed();
     });
@@ -245,7 +244,7 @@ class SocketLoop final : public LoopHost, public std::enable_shared_from_this<So
   napi_env const env_;
   Environment& environment_;
   std::unique_ptr<PollLoop> loop_;
-  uv_poll_t poll_{};
+  UvPoll poll_{this};
   bool started_ = false;
   bool ticking_ = false;
   bool closing_ = false;

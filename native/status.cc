@@ -25,14 +25,17 @@ Code code_of(int error_number) {
   }
 }
 
+// Two variants of strerror_r: GNU's returns the text, which may or may not lie in the buffer; that of POSIX, and musl, fills
+// the buffer and returns an error number.
+[[maybe_unused]] const char* text_of(const char* text, const char*) { return text; }
+[[maybe_unused]] const char* text_of(int, const char* buffer) { return buffer; }
+
 }  // namespace
 
 Status Status::FromErrno(int error_number, std::string context) {
-  char buffer[128];
-  // The GNU variant: it returns the text, which may or may not lie in the buffer.
-  const char* text = strerror_r(error_number, buffer, sizeof buffer);
+  char buffer[128] = "";
   context += ": ";
-  context += text;
+  context += text_of(strerror_r(error_number, buffer, sizeof buffer), buffer);
   return {code_of(error_number), error_number, std::move(context)};
 }
 

@@ -7,10 +7,16 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-function loads() {
+function loads(env = {}) {
   // A separate process: a broken binary must not take the installer down with it.
   const script = `require('node-gyp-build')(${JSON.stringify(root)})`;
-  return spawnSync(process.execPath, ['-e', script], { cwd: root, stdio: 'ignore' }).status === 0;
+  return (
+    spawnSync(process.execPath, ['-e', script], {
+      cwd: root,
+      stdio: 'ignore',
+      env: { ...process.env, ...env },
+    }).status === 0
+  );
 }
 
 function compile() {
@@ -30,7 +36,7 @@ function compile() {
   );
 }
 
-if (process.platform === 'linux' && !loads()) {
+if (process.platform === 'linux' && !loads() && !loads({ LIBC: 'musl' })) {
   const status = compile();
   if (status !== 0) {
     console.error(

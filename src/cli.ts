@@ -38,15 +38,19 @@ const FAMILIES: Readonly<Record<string, Family>> = {
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;
 };
-const program = new Command('broadsheet')
-  .description('A Kafka broker you npm install, and a command line for any Kafka')
-  .version(version)
-  .showHelpAfterError('(--help shows what there is)')
-  .exitOverride()
-  .configureHelp({ showGlobalOptions: false });
-for (const [name, { description, load }] of Object.entries(FAMILIES)) {
-  const command = program.command(name).description(description);
-  // Before anything is parsed: `help topic` and a mistyped option need its options too.
-  if (process.argv.includes(name, 2)) (await load()).define(command);
+async function run(): Promise<void> {
+  const program = new Command('broadsheet')
+    .description('A Kafka broker you npm install, and a command line for any Kafka')
+    .version(version)
+    .showHelpAfterError('(--help shows what there is)')
+    .exitOverride()
+    .configureHelp({ showGlobalOptions: false });
+  for (const [name, { description, load }] of Object.entries(FAMILIES)) {
+    const command = program.command(name).description(description);
+    // Before anything is parsed: `help topic` and a mistyped option need its options too.
+    if (process.argv.includes(name, 2)) (await load()).define(command);
+  }
+  await program.parseAsync();
 }
-program.parseAsync().catch(exitWith);
+
+run().catch(exitWith);

@@ -7,6 +7,7 @@
  * Results of hot calls lie in a Float64Array that both sides share; its slots are named by the addon itself (`slots`), so
  * no number is written down twice.
  */
+import { closeSync, openSync, readSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
@@ -308,18 +309,44 @@ function obstacle(): string | undefined {
   return process.versions.bun === undefined ? undefined : 'Bun lacks the libuv functions that it needs';
 }
 
+/** Whether the running Node is linked against musl: its dynamic loader is named at the beginning of the file. */
+function onMusl(): boolean {
+  if (process.platform !== 'linux') return false;
+  try {
+    const file = openSync(process.execPath, 'r');
+    const head = Buffer.alloc(4096);
+    readSync(file, head, 0, head.length, 0);
+    closeSync(file);
+    return head.includes('/ld-musl-');
+  } catch {
+    return false;
+  }
+}
+
+/** Requires what was compiled here, else the package's binary for this machine. */
+function requireBinary(require: NodeJS.Require, root: string): unknown {
+  // node-gyp-build takes this name from the environment, or looks whether the system is Alpine.
+  const given = process.env.LIBC;
+  if (given === undefined && onMusl()) process.env.LIBC = 'musl';
+  try {
+    return require('node-gyp-build')(root);
+  } finally {
+    if (given === undefined) delete process.env.LIBC;
+  }
+}
+
 /** Loads the addon once. Throws ADDON_UNAVAILABLE, naming what was tried. */
 export function addon(): Addon {
   if (loaded === undefined) {
     const require = createRequire(import.meta.url);
-    // src/native.ts and dist/native.js lie at the same depth.
+    // src/native.ts and the files of dist lie at the same depth.
     const root = fileURLToPath(new URL('..', import.meta.url));
     // For development: another build of the addon, such as the one with sanitizers.
     const path = process.env.BROADSHEET_ADDON;
     try {
       const why = obstacle();
       if (why !== undefined) throw new Error(why);
-      loaded = checked((path ? require(path) : require('node-gyp-build')(root)) as Addon);
+      loaded = checked((path ? require(path) : requireBinary(require, root)) as Addon);
     } catch (error) {
       throw new BroadsheetError(
         'ADDON_UNAVAILABLE',
