@@ -6,13 +6,13 @@
  */
 import type { BrokerConfig } from '../config/broker-config.ts';
 import { validateTopicConfig } from '../config/topic-config.ts';
-import type { GroupCoordinator } from '../group/group-coordinator.ts';
+import { OFFSETS_TOPIC } from '../group/group-log.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { LogEngine } from '../log/log.ts';
 import { LogManager, logManagerSettings } from '../log/log-manager.ts';
 import type { Partition } from '../log/partition.ts';
 import { ClusterMetadata } from '../metadata/cluster-metadata.ts';
-import { SERVED_FEATURES } from '../metadata/features.ts';
+import { SERVED_FEATURES, TRANSACTION_VERSION } from '../metadata/features.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import { Reader } from '../protocol/reader.ts';
@@ -34,6 +34,7 @@ import { type Endpoint, Listeners } from './listeners.ts';
 import { Loggers } from './loggers.ts';
 import { Tick } from './tick.ts';
 import { describePartition, Topics } from './topics.ts';
+import { openTransactions, TRANSACTION_TOPIC } from './transactions.ts';
 import type { CloseReason, ConnectionId, Peer, Transport, TransportHandler } from './transport.ts';
 
 /** Most partitions of all topics together. */
@@ -153,11 +154,24 @@ export class BrokerInstance implements TransportHandler {
       log: this.#loggers.get('groups'),
       requestTick: () => this.#tick.request(),
     });
-    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, configs, groups));
+    const producerIds = metadata.producerIds(() => clock.now());
+    const { transactions, markers } = await openTransactions({
+      ...{ config, image: metadata.image, logs, topics, groups, producerIds, clock },
+      log: this.#loggers.get('transactions'),
+      transactionVersion: () => metadata.servedFeatures.get(TRANSACTION_VERSION) ?? 0,
+      requestTick: () => this.#tick.request(),
+    });
+    topics.onDeleted = (name) => {
+      groups.topicDeleted(name, name === OFFSETS_TOPIC);
+      if (name === TRANSACTION_TOPIC) transactions.clear();
+    };
+    const coordinators = { groups, transactions, markers, producerIds };
+    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, configs, coordinators));
     this.#undo.push(
       () => transport.close(DRAIN_MS),
       () => this.#stopWaiting(topics, logs),
       () => groups.close(),
+      () => transactions.close(),
       () => this.#listeners.close(),
     );
     this.#closeIdleConnections();
@@ -185,7 +199,7 @@ export class BrokerInstance implements TransportHandler {
     logs: LogManager,
     topics: Topics,
     configs: Configs,
-    groups: GroupCoordinator,
+    coordinators: Pick<BrokerContext, 'groups' | 'transactions' | 'markers' | 'producerIds'>,
   ): BrokerContext {
     const { dataDir, engine, config, clock } = this.#parts;
     return {
@@ -197,7 +211,7 @@ export class BrokerInstance implements TransportHandler {
       image: metadata.image,
       topics,
       configs,
-      groups,
+      ...coordinators,
       cluster: new ClusterAdmin(metadata, clock),
       listeners: this.#listeners,
       fetches: this.#fetches,
@@ -205,7 +219,6 @@ export class BrokerInstance implements TransportHandler {
         slots: () => config.number('max.incremental.fetch.session.cache.slots'),
         monotonic: () => clock.monotonic(),
       }),
-      producerIds: metadata.producerIds(() => clock.now()),
       handlers: HANDLERS,
       clock,
       log: this.#loggers.get('requests'),

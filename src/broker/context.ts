@@ -6,6 +6,7 @@ import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { MarkerTarget, TransactionCoordinator } from '../transaction/transaction-coordinator.ts';
 import type { ClusterAdmin } from './cluster-admin.ts';
 import type { Configs } from './configs.ts';
 import type { DelayedFetches } from './delayed-fetch.ts';
@@ -33,6 +34,9 @@ export interface BrokerContext {
   readonly topics: Topics;
   readonly configs: Configs;
   readonly groups: GroupCoordinator;
+  readonly transactions: TransactionCoordinator;
+  /** Writes ends of transactions. */
+  readonly markers: MarkerTarget;
   readonly cluster: ClusterAdmin;
   readonly listeners: Listeners;
   readonly fetches: DelayedFetches;

@@ -13,10 +13,10 @@ import { CoordinatorTopic } from '../log/coordinator-topic.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
 import { compressionName } from '../protocol/compression.ts';
-import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { createCoordinatorTopic } from './coordinator-topics.ts';
 import type { Topics } from './topics.ts';
 
 const MINUTE_MS = 60_000;
@@ -156,31 +156,6 @@ function groupSettings(config: BrokerConfig, image: ClusterImage): GroupSettings
   };
 }
 
-/** As Apache Kafka makes it. */
-async function createOffsetsTopic(topics: Topics, config: BrokerConfig): Promise<number> {
-  const configs = {
-    'cleanup.policy': 'compact',
-    'compression.type': 'producer',
-    'segment.bytes': String(config.number('offsets.topic.segment.bytes')),
-  };
-  const [result] = await topics.create(
-    [
-      {
-        name: OFFSETS_TOPIC,
-        numPartitions: config.number('offsets.topic.num.partitions'),
-        replicationFactor: -1,
-        assignments: [],
-        configs: Object.entries(configs).map(([name, value]) => ({ name, value })),
-      },
-    ],
-    false,
-  );
-  if (result === undefined || result.ok) return KafkaError.NONE;
-  return result.errorCode === KafkaError.TOPIC_ALREADY_EXISTS
-    ? KafkaError.NONE
-    : KafkaError.COORDINATOR_NOT_AVAILABLE;
-}
-
 export interface GroupsParts {
   readonly config: BrokerConfig;
   readonly image: ClusterImage;
@@ -201,7 +176,12 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
     log,
     partitionCount: () => image.topicsByName.get(OFFSETS_TOPIC)?.partitions.size ?? 0,
     partition: (index) => logs.partition(OFFSETS_TOPIC, index),
-    create: () => createOffsetsTopic(topics, config),
+    create: () =>
+      createCoordinatorTopic(topics, OFFSETS_TOPIC, config.number('offsets.topic.num.partitions'), {
+        'cleanup.policy': 'compact',
+        'compression.type': 'producer',
+        'segment.bytes': String(config.number('offsets.topic.segment.bytes')),
+      }),
     compression: compressionName(config.number('offsets.topic.compression.codec')),
     requestTick,
   });
@@ -218,6 +198,5 @@ export async function openGroups(parts: GroupsParts): Promise<GroupCoordinator> 
   await groups.load();
   groups.offsets.removeStale((name) => image.topicsByName.get(name)?.id);
   topics.onChanged((name) => groups.topicChanged(name));
-  topics.onDeleted = (name) => groups.topicDeleted(name, name === OFFSETS_TOPIC);
   return groups;
 }

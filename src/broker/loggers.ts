@@ -17,6 +17,7 @@ export const LOGGER_NAMES = {
   network: 'kafka.network.SocketServer',
   logs: 'org.apache.kafka.storage.internals.log.LogManager',
   groups: 'org.apache.kafka.coordinator.group.GroupCoordinatorService',
+  transactions: 'kafka.coordinator.transaction.TransactionCoordinator',
   controller: 'org.apache.kafka.controller.QuorumController',
 } as const;
 

@@ -37,12 +37,19 @@ export class PendingProduce implements AppendListener {
   #left = 1;
   readonly #version: number;
   readonly #inspector: BatchInspector;
+  readonly #transactional: boolean;
   readonly #done: (produce: PendingProduce) => void;
 
-  /** `done` is called once, when the last append has ended. */
-  constructor(version: number, inspector: BatchInspector, done: (produce: PendingProduce) => void) {
+  /** `transactional`: the request has a transactional id. `done` is called once, when the last append has ended. */
+  constructor(
+    version: number,
+    inspector: BatchInspector,
+    transactional: boolean,
+    done: (produce: PendingProduce) => void,
+  ) {
     this.#version = version;
     this.#inspector = inspector;
+    this.#transactional = transactional;
     this.#done = done;
   }
 
@@ -88,7 +95,15 @@ export class PendingProduce implements AppendListener {
     }
     this.#left++;
     try {
-      const batch = validateProduced(bytes, start, end, partition.config, now, this.#inspector);
+      const batch = validateProduced(
+        bytes,
+        start,
+        end,
+        partition.config,
+        now,
+        this.#inspector,
+        this.#transactional,
+      );
       const [from, at] = batch.recoded === undefined ? [bytes, start] : [batch.recoded, 0];
       // The log has no more than a pointer to them until the tick's commit.
       if (batch.recoded !== undefined) this.#kept.push(batch.recoded);

@@ -151,6 +151,16 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'socket.receive.buffer.bytes': "Receive buffer of a connection in bytes; -1 is the system's own.",
   'socket.request.max.bytes': 'Most bytes of one request.',
   'socket.send.buffer.bytes': "Send buffer of a connection in bytes; -1 is the system's own.",
+  'transaction.abort.timed.out.transaction.cleanup.interval.ms':
+    'Time between looks for transactions whose timeout is over, in ms; where it is not set, each is aborted on time.',
+  'transaction.partition.verification.enable':
+    'Whether partitions of a transactional produce must have been added to the transaction.',
+  'transaction.remove.expired.transaction.cleanup.interval.ms':
+    'Time between looks for transactional ids to forget, in ms.',
+  'transaction.state.log.min.isr': 'min.insync.replicas of __transaction_state when it is made.',
+  'transaction.state.log.num.partitions': 'Partitions of __transaction_state when it is made.',
+  'transaction.state.log.segment.bytes': 'segment.bytes of __transaction_state when it is made.',
+  'transactional.id.expiration.ms': 'Time without use after which a transactional id is forgotten, in ms.',
   transport: 'What serves the sockets: native (the addon) or js; auto is as the engine.',
   'transaction.max.timeout.ms': 'Longest timeout that a transaction may ask for, in ms.',
 };

@@ -63,6 +63,14 @@ const OBEYED: ReadonlySet<string> = new Set([
   'socket.receive.buffer.bytes',
   'socket.request.max.bytes',
   'socket.send.buffer.bytes',
+  'transaction.abort.timed.out.transaction.cleanup.interval.ms',
+  'transaction.max.timeout.ms',
+  'transaction.partition.verification.enable',
+  'transaction.remove.expired.transaction.cleanup.interval.ms',
+  'transaction.state.log.min.isr',
+  'transaction.state.log.num.partitions',
+  'transaction.state.log.segment.bytes',
+  'transactional.id.expiration.ms',
 ]);
 
 /** Groups of all protocols but share groups; streams groups have no warmup copies, and no plugins. */

@@ -386,11 +386,15 @@ export class GroupCoordinator implements ClassicHost {
     for (const [topic, partitions] of group.offsets.topics()) {
       for (const partition of partitions.keys()) removed.push({ topic, partition });
     }
+    for (const { topic, partition } of this.#table.pending.of(groupId)) {
+      if (group.offsets.get(topic, partition) === undefined) removed.push({ topic, partition });
+    }
     const records = removed.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
     for (const { key } of foreign?.keys.values() ?? []) records.push({ key, value: null });
     const written = (code: number) => {
       if (code === KafkaError.NONE) {
         for (const { topic, partition } of removed) group.offsets.delete(topic, partition);
+        this.#table.pending.forget(groupId);
         const ends = foreign ?? (modern?.state === 'Empty' ? modern : undefined);
         if (ends !== undefined && group.protocol === ends) {
           modern?.close();

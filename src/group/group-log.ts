@@ -1,9 +1,8 @@
 /** The log that the coordinator keeps its groups in, as it sees it; CoordinatorTopic is the one that lasts. */
 import type { AppendDone, TopicVisitor, TransactionalProducer } from '../log/coordinator-topic.ts';
 import type { JournalRecord } from '../metadata/journal.ts';
-import { KafkaError } from '../protocol/errors.ts';
 
-export type { AppendDone } from '../log/coordinator-topic.ts';
+export { type AppendDone, coordinatorCode as groupCode } from '../log/coordinator-topic.ts';
 
 export const OFFSETS_TOPIC = '__consumer_offsets';
 
@@ -26,18 +25,4 @@ export interface GroupLog {
   load(visitor: TopicVisitor): Promise<void>;
   /** The number of a group's partition; -1 while there is none. */
   indexOf(groupId: string): number;
-}
-
-/** What a failed append of a group's record is called to members. */
-export function groupCode(code: number): number {
-  switch (code) {
-    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
-      return KafkaError.COORDINATOR_NOT_AVAILABLE;
-    case KafkaError.KAFKA_STORAGE_ERROR:
-      return KafkaError.NOT_COORDINATOR;
-    case KafkaError.MESSAGE_TOO_LARGE:
-      return KafkaError.UNKNOWN_SERVER_ERROR;
-    default:
-      return code;
-  }
 }

@@ -1,4 +1,5 @@
 /** Offsets that groups commit: taking, giving, removing and expiring them. Rules as in Apache Kafka 4.4. */
+import type { TransactionalProducer } from '../log/coordinator-topic.ts';
 import type { JournalRecord } from '../metadata/journal.ts';
 import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -40,6 +41,15 @@ export interface CommitRequest {
   readonly offsets: readonly OffsetToCommit[];
 }
 
+/** Of a TxnOffsetCommit: what a consumer has read is committed together with what a producer has written. */
+export interface TransactionalCommit extends TransactionalProducer {
+  readonly groupId: string;
+  readonly memberId: string;
+  readonly groupInstanceId: string | null;
+  readonly generationId: number;
+  readonly offsets: readonly OffsetToCommit[];
+}
+
 export interface TopicPartition {
   readonly topic: string;
   readonly partition: number;
@@ -76,6 +86,60 @@ export class OffsetManager {
     }
     const now = this.#clock.now();
     const expireTimestamp = request.retentionTimeMs < 0 ? -1 : now + request.retentionTimeMs;
+    this.#append(groupId, offsets, expireTimestamp, undefined, respond, (at, committed) => {
+      this.#table.getOrCreate(groupId).offsets.set(at.topic, at.partition, committed);
+      this.#table.pending.supersede(groupId, at.topic, at.partition);
+    });
+  }
+
+  /** The same within a producer's transaction, which was seen to be open and to concern the group: what is committed shows
+   * once the transaction is. */
+  commitInTransaction(request: TransactionalCommit, respond: (codes: number[]) => void): void {
+    const { groupId, offsets, producerId, producerEpoch } = request;
+    const fault = this.#judgeInTransaction(request);
+    if (fault !== KafkaError.NONE) {
+      respond(offsets.map(() => fault));
+      return;
+    }
+    this.#append(groupId, offsets, -1, { producerId, producerEpoch }, respond, (at, committed) => {
+      const { topic, partition } = at;
+      this.#table.getOrCreate(groupId);
+      this.#table.pending.add(producerId, groupId, { topic, partition, committed });
+    });
+  }
+
+  /** The end of a producer's transaction can be read in the partition `index` of the log. */
+  endTransaction(index: number, producerId: number, commit: boolean): void {
+    const concerns = (groupId: string) => this.#topic.indexOf(groupId) === index;
+    for (const { groupId, offsets } of this.#table.pending.end(producerId, concerns)) {
+      if (commit) {
+        const group = this.#table.getOrCreate(groupId);
+        for (const { topic, partition, committed } of offsets) group.offsets.set(topic, partition, committed);
+      }
+      this.#forgetUnused(groupId);
+    }
+  }
+
+  /** The number of the partition that holds a group's offsets; -1 while there is none. */
+  partitionOf(groupId: string): number {
+    return this.#topic.indexOf(groupId);
+  }
+
+  /** Whether a transaction is open that has committed an offset of this partition. */
+  isUnstable(groupId: string, topic: string, partition: number): boolean {
+    return this.#table.pending.covers(groupId, topic, partition);
+  }
+
+  /** Appends what may be committed; `keep` gets each once it is written. */
+  #append(
+    groupId: string,
+    offsets: readonly OffsetToCommit[],
+    expireTimestamp: number,
+    producer: TransactionalProducer | undefined,
+    respond: (codes: number[]) => void,
+    keep: (at: OffsetToCommit, committed: CommittedOffset) => void,
+  ): void {
+    const now = this.#clock.now();
     const taken: { readonly at: OffsetToCommit; readonly committed: CommittedOffset }[] = [];
     const codes = offsets.map((at) => {
       const metadata = at.metadata ?? '';
@@ -96,7 +160,7 @@ export class OffsetManager {
     );
     const group = this.#table.getOrCreate(groupId);
     group.commitsInFlight++;
-    this.#topic.append(groupId, records, (error) => {
+    const written = (error: number) => {
       group.commitsInFlight--;
       if (error !== KafkaError.NONE) {
         this.#forgetUnused(groupId);
@@ -104,10 +168,38 @@ export class OffsetManager {
         respond(codes.map((own) => own || code));
         return;
       }
-      const current = this.#table.getOrCreate(groupId);
-      for (const { at, committed } of taken) current.offsets.set(at.topic, at.partition, committed);
+      for (const { at, committed } of taken) keep(at, committed);
       respond(codes);
-    });
+    };
+    this.#topic.append(groupId, records, written, producer);
+  }
+
+  /** Who gives neither member nor generation is not judged: clients of old versions have no place for them. */
+  #judgeInTransaction({
+    groupId,
+    memberId,
+    groupInstanceId,
+    generationId,
+    offsets,
+  }: TransactionalCommit): number {
+    const group = this.#table.get(groupId);
+    const anonymous = generationId < 0 && memberId === '' && groupInstanceId === null;
+    const protocol = group?.protocol;
+    if (protocol === undefined) {
+      if (generationId < 0) return KafkaError.NONE;
+      return group === undefined ? KafkaError.ILLEGAL_GENERATION : KafkaError.UNKNOWN_MEMBER_ID;
+    }
+    if (anonymous) return KafkaError.NONE;
+    if (group!.foreign !== undefined) return KafkaError.UNKNOWN_MEMBER_ID;
+    if (group!.consumer !== undefined) {
+      const version = FIRST_WITH_GROUP_ID_NOT_FOUND;
+      const member = { memberId, memberEpoch: generationId, version, partitions: offsets };
+      const code = judgeConsumerCommit(group!.consumer, member);
+      return code === KafkaError.STALE_MEMBER_EPOCH ? KafkaError.ILLEGAL_GENERATION : code;
+    }
+    const code = group!.classic!.judgeCommit(memberId, groupInstanceId, generationId);
+    // A transaction may end while the group rebalances.
+    return code === KafkaError.REBALANCE_IN_PROGRESS ? KafkaError.NONE : code;
   }
 
   #judge({ groupId, memberId, groupInstanceId, generationId, version, offsets }: CommitRequest): number {
@@ -196,6 +288,7 @@ export class OffsetManager {
   /** Removes what was committed for a topic that is gone, in all groups. */
   topicDeleted(topic: string): void {
     for (const { groupId, offsets } of this.#table.all()) {
+      this.#table.pending.forget(groupId, topic);
       const partitions = [...(offsets.partitions(topic)?.keys() ?? [])];
       this.#bury(
         groupId,
@@ -239,11 +332,13 @@ export class OffsetManager {
       let kept = 0;
       for (const [topic, partitions] of group.offsets.topics()) {
         for (const [partition, committed] of partitions) {
-          if (this.#isExpired(group, topic, committed, now)) expired.push({ topic, partition });
+          const pending = this.isUnstable(groupId, topic, partition);
+          if (!pending && this.#isExpired(group, topic, committed, now)) expired.push({ topic, partition });
           else kept++;
         }
       }
-      const ends = kept === 0 && group.isVacant && group.foreign === undefined;
+      const ends =
+        kept === 0 && group.isVacant && group.foreign === undefined && !this.#table.pending.has(groupId);
       if (expired.length === 0 && !ends) continue;
       const records = expired.map(({ topic, partition }) => offsetTombstone(groupId, topic, partition));
       if (ends && group.classic !== undefined) records.push(groupTombstone(groupId));
@@ -266,7 +361,8 @@ export class OffsetManager {
   /** Lets go of a group that nobody is in and that has no offsets; it was removed from the log, or never was in it. */
   #forgetUnused(groupId: string): void {
     const group = this.#table.get(groupId);
-    if (group?.isVacant && group.offsets.isEmpty && group.commitsInFlight === 0) this.#table.remove(groupId);
+    if (!group?.isVacant || !group.offsets.isEmpty || group.commitsInFlight > 0) return;
+    if (!this.#table.pending.has(groupId)) this.#table.remove(groupId);
   }
 
   #isExpired(group: Group, topic: string, committed: CommittedOffset, now: number): boolean {

@@ -67,7 +67,7 @@ const MAGIC = 2;
 const NO_TIMESTAMP = -1;
 
 /**
- * Judges what a producer without a transactional id sent for one partition, and makes it what is to be stored: timestamp
+ * Judges what a producer sent for one partition, in a request with a transactional id or without, and makes it what is to be stored: timestamp
  * type, largest timestamp and CRC are patched in place where the topic wants them otherwise; another codec makes new bytes. `now` is in ms since the
  * epoch. The facts returned have base offset 0 and the patched values.
  *
@@ -81,9 +81,11 @@ export function validateProduced(
   rules: ProduceRules,
   now: number,
   inspector: BatchInspector,
+  hasTransactionalId = false,
 ): ProducedBatch {
   const attributes = peekAttributes(bytes, start, end);
-  if ((attributes & ATTRIBUTE_TRANSACTIONAL) !== 0 && holdsOneBatch(bytes, start, end)) {
+  const transactional = (attributes & ATTRIBUTE_TRANSACTIONAL) !== 0;
+  if (transactional && !hasTransactionalId && holdsOneBatch(bytes, start, end)) {
     throw new BroadsheetError(
       'TRANSACTION_REFUSED',
       'a transactional batch in a request without a transactional id',

@@ -74,6 +74,20 @@ function javaHashCode(text: string): number {
   return hash;
 }
 
+/** What a failed append is called to clients of the coordinator. */
+export function coordinatorCode(code: number): number {
+  switch (code) {
+    case KafkaError.UNKNOWN_TOPIC_OR_PARTITION:
+      return KafkaError.COORDINATOR_NOT_AVAILABLE;
+    case KafkaError.KAFKA_STORAGE_ERROR:
+      return KafkaError.NOT_COORDINATOR;
+    case KafkaError.MESSAGE_TOO_LARGE:
+      return KafkaError.UNKNOWN_SERVER_ERROR;
+    default:
+      return code;
+  }
+}
+
 export class CoordinatorTopic implements AppendListener {
   readonly #parts: CoordinatorTopicParts;
   readonly #waiting = new Map<number, AppendDone>();

@@ -13,6 +13,8 @@ export const KRAFT_VERSION = 'kraft.version';
 export const GROUP_VERSION = 'group.version';
 /** Level 1: streams groups (KIP-1071). */
 export const STREAMS_VERSION = 'streams.version';
+/** Level 2: producers join partitions to a transaction by producing, and get a new epoch with its end (KIP-890). */
+export const TRANSACTION_VERSION = 'transaction.version';
 
 /** metadata.version levels of Apache Kafka 4.4: 3.3-IV3 to 4.4-IV2. */
 export const MIN_METADATA_VERSION = 7;
@@ -39,6 +41,7 @@ export const SERVED_FEATURES: readonly FeatureRange[] = [
   },
   { name: GROUP_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
   { name: STREAMS_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
+  { name: TRANSACTION_VERSION, minSupportedVersion: 0, maxSupportedVersion: 2 },
   { name: KRAFT_VERSION, minSupportedVersion: 0, maxSupportedVersion: 1 },
 ];
 
@@ -47,4 +50,5 @@ export const INITIAL_FEATURES: ReadonlyMap<string, number> = new Map([
   [METADATA_VERSION, MAX_METADATA_VERSION],
   [GROUP_VERSION, 1],
   [STREAMS_VERSION, 1],
+  [TRANSACTION_VERSION, 2],
 ]);

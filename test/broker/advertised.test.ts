@@ -3,8 +3,8 @@ import { expect, it } from 'vitest';
 import { HANDLERS } from '../../src/broker/handlers/index.ts';
 import { API_FACTS } from '../../src/protocol/generated/api-keys.ts';
 
-/** Transactions, security, share groups, and the telemetry that a Kafka without a reporter does not tell of. */
-const ABSENT = /Txn|Transactions$|^DescribeProducers$|^Sasl|Acls$|DelegationToken$|Share|Telemetry/;
+/** Security, share groups, and the telemetry that a Kafka without a reporter does not tell of. */
+const ABSENT = /^Sasl|Acls$|DelegationToken$|Share|Telemetry/;
 
 it('every API and version that Kafka tells of, but for those that are left out on purpose', () => {
   const ofKafka = API_FACTS.filter((facts) => facts !== undefined)

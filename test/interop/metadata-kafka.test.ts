@@ -97,6 +97,7 @@ describe('Apache Kafka', () => {
       'metadata.version',
       'group.version',
       'streams.version',
+      'transaction.version',
       'kraft.version',
     ]);
     await ours.create('t');
@@ -158,6 +159,7 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
       'metadata.version',
       'group.version',
       'streams.version',
+      'transaction.version',
       'kraft.version',
     ]);
     const ids = expected.transactions.map(({ producerId }) => Number(producerId));

@@ -63,20 +63,21 @@ describe('a new directory', () => {
     const { engine, metadata } = await started();
     expect(await batchesOf(engine)).toEqual([
       '1: LEADER_CHANGE KRAFT_VERSION KRAFT_VOTERS',
-      '1: BeginTransaction FeatureLevel FeatureLevel FeatureLevel EndTransaction',
+      '1: BeginTransaction FeatureLevel FeatureLevel FeatureLevel FeatureLevel EndTransaction',
       '1: RegisterBroker',
     ]);
     expect(metadata.nodeId).toBe(1);
     expect(metadata.epoch).toBe(1);
-    expect(metadata.brokerEpoch).toBe(8);
+    expect(metadata.brokerEpoch).toBe(9);
     expect([...metadata.servedFeatures]).toEqual([
       ['metadata.version', 33],
       ['group.version', 1],
       ['streams.version', 1],
+      ['transaction.version', 2],
       ['kraft.version', 1],
     ]);
     expect(metadata.image.brokers.get(1)).toMatchObject({
-      epoch: 8,
+      epoch: 9,
       fenced: true,
       directories: [metadata.directoryId],
       features: SERVED_FEATURES,
@@ -214,6 +215,7 @@ describe('a start', () => {
         ['metadata.version', 33],
         ['group.version', 1],
         ['streams.version', 1],
+        ['transaction.version', 2],
         ['kraft.version', 1],
       ]);
       expect(create(next, 't')?.ok).toBe(true);

@@ -72,7 +72,9 @@ function answer(
 
 function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   const message = readFindCoordinatorRequest(request.body(), request.version);
-  const creation = message.keyType === GROUP ? broker.groups.prepare() : undefined;
+  let creation: Promise<number> | undefined;
+  if (message.keyType === GROUP) creation = broker.groups.prepare();
+  if (message.keyType === TRANSACTION) creation = broker.transactions.prepare();
   if (creation === undefined) return answer(request, broker, message, KafkaError.NONE);
   return creation.then((code) => answer(request, broker, message, code));
 }

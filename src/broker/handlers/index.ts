@@ -1,4 +1,6 @@
 /** THE table: every API that this broker serves. What ApiVersions answers, and what a connection takes, is read off it. */
+import { addOffsetsToTxn } from './add-offsets-to-txn.ts';
+import { addPartitionsToTxn } from './add-partitions-to-txn.ts';
 import { addRaftVoter } from './add-raft-voter.ts';
 import { alterClientQuotas } from './alter-client-quotas.ts';
 import { alterConfigs } from './alter-configs.ts';
@@ -18,10 +20,13 @@ import { describeCluster } from './describe-cluster.ts';
 import { describeConfigs } from './describe-configs.ts';
 import { describeGroups } from './describe-groups.ts';
 import { describeLogDirs } from './describe-log-dirs.ts';
+import { describeProducers } from './describe-producers.ts';
 import { describeQuorum } from './describe-quorum.ts';
 import { describeTopicPartitions } from './describe-topic-partitions.ts';
+import { describeTransactions } from './describe-transactions.ts';
 import { describeUserScramCredentials } from './describe-user-scram-credentials.ts';
 import { electLeaders } from './elect-leaders.ts';
+import { endTxn } from './end-txn.ts';
 import { fetch } from './fetch.ts';
 import { findCoordinator } from './find-coordinator.ts';
 import type { HandlerRow } from './handler.ts';
@@ -34,6 +39,7 @@ import { listConfigResources } from './list-config-resources.ts';
 import { listGroups } from './list-groups.ts';
 import { listOffsets } from './list-offsets.ts';
 import { listPartitionReassignments } from './list-partition-reassignments.ts';
+import { listTransactions } from './list-transactions.ts';
 import { metadata } from './metadata.ts';
 import { offsetCommit } from './offset-commit.ts';
 import { offsetDelete } from './offset-delete.ts';
@@ -45,9 +51,11 @@ import { streamsGroupDescribe } from './streams-group-describe.ts';
 import { streamsGroupHeartbeat } from './streams-group-heartbeat.ts';
 import { streamsGroupTopologyDescriptionUpdate } from './streams-group-topology-description-update.ts';
 import { syncGroup } from './sync-group.ts';
+import { txnOffsetCommit } from './txn-offset-commit.ts';
 import { unregisterBroker } from './unregister-broker.ts';
 import { unregisterController } from './unregister-controller.ts';
 import { updateFeatures } from './update-features.ts';
+import { writeTxnMarkers } from './write-txn-markers.ts';
 
 const ROWS: readonly HandlerRow[] = [
   produce,
@@ -67,6 +75,14 @@ const ROWS: readonly HandlerRow[] = [
   createTopics,
   deleteTopics,
   initProducerId,
+  addPartitionsToTxn,
+  addOffsetsToTxn,
+  endTxn,
+  writeTxnMarkers,
+  txnOffsetCommit,
+  describeProducers,
+  describeTransactions,
+  listTransactions,
   describeConfigs,
   alterConfigs,
   incrementalAlterConfigs,

@@ -1,12 +1,13 @@
 /**
- * InitProducerId (key 22), versions 0-5: gives an idempotent producer its id. Ids come from blocks whose record is
- * durable before the first id of the block is handed out, so that no id is given twice.
+ * InitProducerId (key 22), versions 0-5: gives a producer its id and epoch. Ids come from blocks whose record is durable
+ * before the first id of the block is handed out, so that no id is given twice. With a transactional id the epoch is bumped,
+ * which fences whoever had the id before; a transaction of his that is open is aborted first.
  *
- * - v3 adds the id and epoch that the client has had; without a transactional id they change nothing, but must be both
- *   set or both -1.
+ * - v3 adds the id and epoch that the client has had (KIP-360), both set or both -1; without a transactional id they change
+ *   nothing. From v4 on a fenced producer hears PRODUCER_FENCED, before it INVALID_PRODUCER_EPOCH.
  *
- * Errors: UNSUPPORTED_VERSION for a transactional id, since this broker has no transactions yet; INVALID_REQUEST for an
- * empty one, or an id without an epoch and the other way round; KAFKA_STORAGE_ERROR.
+ * Errors: INVALID_REQUEST for an empty transactional id, or an id without an epoch and the other way round;
+ * INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, COORDINATOR_NOT_AVAILABLE; KAFKA_STORAGE_ERROR.
  */
 import { KafkaError } from '../../protocol/errors.ts';
 import {
@@ -18,6 +19,7 @@ import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [0, 5] as const;
+const FIRST_WITH_FENCED = 4;
 const NONE = -1;
 
 function handle(request: Request, broker: BrokerContext): void | Promise<void> {
@@ -31,15 +33,15 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   if ((message.producerId === NONE) !== (message.producerEpoch === NONE))
     return refuse(KafkaError.INVALID_REQUEST);
   if (message.transactionalId !== null) {
-    broker.log.warn(
-      {
-        peer: request.connection.peerName,
-        clientId: request.clientId,
-        transactionalId: message.transactionalId,
-      },
-      'a transactional producer was refused: this version of broadsheet has no transactions',
-    );
-    return refuse(KafkaError.UNSUPPORTED_VERSION);
+    const { producerId, producerEpoch, transactionTimeoutMs: timeoutMs } = message;
+    const expected = producerId === NONE ? undefined : { producerId, producerEpoch };
+    return broker.transactions
+      .initProducerId(message.transactionalId, { timeoutMs, expected })
+      .then((answer) => {
+        const fenced = answer.errorCode === KafkaError.PRODUCER_FENCED && version < FIRST_WITH_FENCED;
+        const errorCode = fenced ? KafkaError.INVALID_PRODUCER_EPOCH : answer.errorCode;
+        request.reply((writer) => writeInitProducerIdResponse(writer, version, { ...answer, errorCode }));
+      });
   }
   return broker.producerIds.next().then((producerId) =>
     request.reply((writer) =>

@@ -1,11 +1,11 @@
 /**
  * OffsetFetch (key 9), versions 1-10: what groups have committed; offset -1 where they have not.
  *
- * - v2 lets a client ask for all topics, and adds an error for the whole; v5 adds leader epochs; v7 `requireStable`, which
- *   matters to transactional commits only; v8 asks about many groups; v9 adds member id and epoch, which concern groups
+ * - v2 lets a client ask for all topics, and adds an error for the whole; v5 adds leader epochs; v7 `requireStable`: an
+ *   offset of which a transaction that is open has committed another is UNSTABLE_OFFSET_COMMIT; v8 asks about many groups; v9 adds member id and epoch, which concern groups
  *   of the consumer protocol; v10 names topics by id.
  *
- * Errors: COORDINATOR_NOT_AVAILABLE; per partition UNKNOWN_TOPIC_ID.
+ * Errors: COORDINATOR_NOT_AVAILABLE; per partition UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT.
  */
 import { ZERO_ID } from '../../group/group-records.ts';
 import { KafkaError } from '../../protocol/errors.ts';
@@ -39,12 +39,15 @@ function fetchTopic(
   groupId: string,
   { name, topicId, partitionIndexes }: AskedTopic,
   version: number,
+  requireStable: boolean,
   broker: BrokerContext,
 ): OffsetFetchResponseTopicsInput {
   const byId = version >= FIRST_WITH_TOPIC_ID;
   const known = byId ? broker.image.topicsById.get(topicId)?.name : name;
   const partitions = partitionIndexes.map((partition) => {
     if (known === undefined) return none(partition, KafkaError.UNKNOWN_TOPIC_ID);
+    if (requireStable && broker.groups.offsets.isUnstable(groupId, known, partition))
+      return none(partition, KafkaError.UNSTABLE_OFFSET_COMMIT);
     const id = byId ? topicId : ZERO_ID;
     const committed = broker.groups.offsets.fetch(groupId, known, partition, id);
     if (committed === undefined) return none(partition, KafkaError.NONE);
@@ -80,6 +83,7 @@ function fetchGroup(
   group: AskingMember,
   asked: readonly AskedTopic[] | null,
   version: number,
+  requireStable: boolean,
   broker: BrokerContext,
 ): OffsetFetchResponseGroupInput {
   const { groupId, memberId, memberEpoch } = group;
@@ -87,20 +91,24 @@ function fetchGroup(
     broker.groups.availability(groupId) || broker.groups.offsets.judgeFetch(groupId, memberId, memberEpoch);
   if (errorCode !== KafkaError.NONE) return { groupId, topics: [], errorCode };
   const topics = asked ?? allTopics(groupId, version, broker);
-  return { groupId, topics: topics.map((topic) => fetchTopic(groupId, topic, version, broker)), errorCode };
+  const found = topics.map((topic) => fetchTopic(groupId, topic, version, requireStable, broker));
+  return { groupId, topics: found, errorCode };
 }
 
 function handle(request: Request, broker: BrokerContext): void {
   const { version } = request;
   const message = readOffsetFetchRequest(request.body(), version);
+  const { requireStable } = message;
   if (version >= FIRST_WITH_GROUPS) {
-    const groups = message.groups.map((group) => fetchGroup(group, group.topics, version, broker));
+    const groups = message.groups.map((group) =>
+      fetchGroup(group, group.topics, version, requireStable, broker),
+    );
     request.reply((writer) => writeOffsetFetchResponse(writer, version, { groups }));
     return;
   }
   const asked = message.topics?.map((topic) => ({ ...topic, topicId: ZERO_ID })) ?? null;
   const nobody = { groupId: message.groupId, memberId: null, memberEpoch: -1 };
-  const { topics, errorCode = 0 } = fetchGroup(nobody, asked, version, broker);
+  const { topics, errorCode = 0 } = fetchGroup(nobody, asked, version, requireStable, broker);
   // Without a place for the whole's error it is every partition's.
   const failed = version < FIRST_WITH_ERROR && errorCode !== KafkaError.NONE;
   const answered = failed

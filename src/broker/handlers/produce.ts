@@ -4,6 +4,8 @@
  *
  * - acks 0 gets no answer, and an error closes the connection; 1 and -1 are answered when the records are below the high
  *   watermark. A topic that is missing is made first where auto-creation is allowed.
+ * - A transactional batch needs an open transaction that its partition is part of. From v12 on (transaction.version 2)
+ *   producing makes it so; before, AddPartitionsToTxn does.
  * - v5 adds the log start offset, v8 errors of single records and a text, v10 the current leader (always this broker, so
  *   never sent). v13 names topics by id.
  *
@@ -11,18 +13,30 @@
  * (no name of a topic, or an internal one), NOT_ENOUGH_REPLICAS (acks=-1 where min.insync.replicas is above 1),
  * CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
  * INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional batch without a transactional id),
- * UNSUPPORTED_VERSION (a transactional id: this version has no transactions), KAFKA_STORAGE_ERROR.
+ * KAFKA_STORAGE_ERROR; outside of an open transaction INVALID_TXN_STATE, from v11 on TRANSACTION_ABORTABLE, and
+ * INVALID_PRODUCER_ID_MAPPING, NOT_ENOUGH_REPLICAS, from v12 on CONCURRENT_TRANSACTIONS.
  */
 import type { Partition } from '../../log/partition.ts';
 import { INTERNAL_TOPICS, topicNameFault } from '../../metadata/topic-names.ts';
 import { errorName, KafkaError } from '../../protocol/errors.ts';
 import { ProduceRequestReader, writeProduceResponse } from '../../protocol/produce.ts';
+import type { ProducerIdAndEpoch } from '../../transaction/transaction-state.ts';
 import type { BrokerContext } from '../context.ts';
 import { PendingProduce } from '../pending-produce.ts';
+import {
+  transactionalProducer,
+  type VerificationFault,
+  verificationFault,
+  verifyTransactional,
+} from '../produce-verification.ts';
 import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
+const FIRST_WITH_ABORTABLE = 11;
+const FIRST_THAT_ADDS_PARTITIONS = 12;
 const FIRST_WITH_TOPIC_ID = 13;
+/** The client's transaction.version, from FIRST_THAT_ADDS_PARTITIONS on. */
+const TRANSACTION_VERSION = 2;
 /** The one client that may write to internal topics, as in Kafka. */
 const ADMIN_CLIENT_ID = '__admin_client';
 
@@ -33,17 +47,65 @@ function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   message.read(request.body(), request.version);
   const waits = topicsToWaitFor(request.version, broker);
   if (waits.length === 0) {
-    stage(request, broker, undefined);
-    request.ordered = true;
+    if (!addsPartitions(request, broker, undefined)) {
+      stage(request, broker, undefined, KafkaError.NONE);
+      request.ordered = true;
+    }
     return;
   }
   request.keep();
-  return Promise.all(waits).then((refusals) => {
+  return Promise.all(waits).then((settled) => {
     if (!request.open) return;
+    const refusals = new Map(settled);
     message.read(request.body(), request.version);
-    stage(request, broker, new Map(refusals));
+    if (addsPartitions(request, broker, refusals)) return;
+    stage(request, broker, refusals, KafkaError.NONE);
     request.markOrdered();
   });
+}
+
+/** Makes partitions part of the producer's transaction where the request says so by producing to them. True: it goes on once
+ * that is written. */
+function addsPartitions(
+  request: Request,
+  broker: BrokerContext,
+  refusals: ReadonlyMap<string, number> | undefined,
+): boolean {
+  const { transactionalId } = message;
+  const { version } = request;
+  if (transactionalId === null || version < FIRST_THAT_ADDS_PARTITIONS) return false;
+  let producer: ProducerIdAndEpoch | undefined;
+  const added: [topic: string, index: number][] = [];
+  for (let t = 0, p = 0; t < message.topicCount; t++) {
+    const topic = message.topics[t]!;
+    for (; p < message.partitionEnds[t]!; p++) {
+      const index = message.partitions[p]!;
+      const partition = find(topic, index, version, broker);
+      const sender = transactionalProducer(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
+      if (partition === undefined || sender === undefined) continue;
+      if (partition.producers.hasOpenTransaction(sender.producerId, sender.producerEpoch)) continue;
+      producer ??= sender;
+      added.push([partition.topic, index]);
+    }
+  }
+  if (producer === undefined) return false;
+  request.keep();
+  const goOn = (code: number) => {
+    if (!request.open) return;
+    try {
+      message.read(request.body(), version);
+      stage(request, broker, refusals, code);
+      request.markOrdered();
+    } catch (error) {
+      request.connection.fail(request, error);
+    }
+  };
+  broker.transactions.addPartitions(transactionalId, producer, added, TRANSACTION_VERSION, goOn);
+  return true;
+}
+
+function find(topic: string, index: number, version: number, broker: BrokerContext): Partition | undefined {
+  return version >= FIRST_WITH_TOPIC_ID ? broker.partitionById(topic, index) : broker.partition(topic, index);
 }
 
 /** Topics of the request that are being made, or are made now, each with what refused it. */
@@ -65,17 +127,21 @@ function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[strin
   return waits;
 }
 
-/** Hands every batch to its partition; the answer follows when all appends have ended. */
+/** Hands every batch to its partition; the answer follows when all appends have ended. `added` is what became of adding
+ * partitions to the transaction. */
 function stage(
   request: Request,
   broker: BrokerContext,
   refusals: ReadonlyMap<string, number> | undefined,
+  added: number,
 ): void {
   const { version, bytes } = request;
-  const { acks } = message;
+  const { acks, transactionalId } = message;
   const now = broker.clock.now();
-  const produce = new PendingProduce(version, broker.inspector, (done) => answer(request, acks, done));
-  const refusal = refusalOf(request, broker);
+  const produce = new PendingProduce(version, broker.inspector, transactionalId !== null, (done) =>
+    answer(request, acks, done),
+  );
+  const refusal = refusalOf();
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;
     produce.beginTopic(topic);
@@ -85,8 +151,7 @@ function stage(
         produce.refuse(index, refusal.code, refusal.text);
         continue;
       }
-      const partition =
-        version >= FIRST_WITH_TOPIC_ID ? broker.partitionById(topic, index) : broker.partition(topic, index);
+      const partition = find(topic, index, version, broker);
       if (partition === undefined) {
         const code = refusals?.get(topic) || missingCode(topic, index, version, broker);
         produce.refuse(
@@ -109,6 +174,11 @@ function stage(
         continue;
       }
       const start = message.recordsStart[p]!;
+      const fault = transactionFault(request, broker, p, partition, added);
+      if (fault !== undefined) {
+        produce.refuse(index, fault.code, fault.message);
+        continue;
+      }
       // Null records are an empty set, which is no batch.
       if (start < 0) produce.append(partition, bytes, 0, 0, now);
       else produce.append(partition, bytes, start, message.recordsEnd[p]!, now);
@@ -118,20 +188,32 @@ function stage(
 }
 
 /** What refuses the whole request. */
-function refusalOf(request: Request, broker: BrokerContext): { code: number; text: string } | undefined {
-  const { acks, transactionalId } = message;
-  if (acks !== -1 && acks !== 0 && acks !== 1) {
-    return { code: KafkaError.INVALID_REQUIRED_ACKS, text: `acks must be 0, 1 or -1 (all), got ${acks}` };
-  }
+function refusalOf(): { code: number; text: string } | undefined {
+  const { acks } = message;
+  if (acks === -1 || acks === 0 || acks === 1) return undefined;
+  return { code: KafkaError.INVALID_REQUIRED_ACKS, text: `acks must be 0, 1 or -1 (all), got ${acks}` };
+}
+
+/** Why the transactional batch for partition p of the request may not be appended. */
+function transactionFault(
+  request: Request,
+  broker: BrokerContext,
+  p: number,
+  partition: Partition,
+  added: number,
+): VerificationFault | undefined {
+  const { transactionalId } = message;
   if (transactionalId === null) return undefined;
-  broker.log.warn(
-    { peer: request.connection.peerName, clientId: request.clientId, transactionalId },
-    'a transactional produce was refused: this version of broadsheet has no transactions',
-  );
-  return {
-    code: KafkaError.UNSUPPORTED_VERSION,
-    text: `transactional id ${transactionalId}: this version of broadsheet has no transactions`,
-  };
+  const producer = transactionalProducer(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
+  if (producer === undefined) return undefined;
+  const { version } = request;
+  const adds = version >= FIRST_THAT_ADDS_PARTITIONS;
+  if (!adds && !broker.config.boolean('transaction.partition.verification.enable')) return undefined;
+  const support = adds ? 'adds-partitions' : version >= FIRST_WITH_ABORTABLE ? 'knows-abortable' : 'none';
+  const { producerId, producerEpoch } = producer;
+  if (added !== KafkaError.NONE && !partition.producers.hasOpenTransaction(producerId, producerEpoch))
+    return verificationFault(added, support);
+  return verifyTransactional(broker.transactions, transactionalId, producer, partition, support);
 }
 
 function tooFewReplicas(partition: Partition): string {

@@ -1,0 +1,164 @@
+/**
+ * TxnOffsetCommit (key 28), versions 0-6: notes offsets of a group within a producer's transaction. They can be read once
+ * that is committed.
+ *
+ * - v2 adds leader epochs, v3 the group member that read, which is judged. From v5 on (transaction.version 2) the request makes the
+ *   group's partition part of the transaction; before it AddOffsetsToTxn has to. v6 names topics by id.
+ *
+ * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, UNKNOWN_MEMBER_ID,
+ * FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE, from v4 on
+ * TRANSACTION_ABORTABLE, CONCURRENT_TRANSACTIONS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+ */
+import { OFFSETS_TOPIC } from '../../group/group-log.ts';
+import type { OffsetToCommit } from '../../group/offset-manager.ts';
+import { KafkaError } from '../../protocol/errors.ts';
+import {
+  readTxnOffsetCommitRequest,
+  type TxnOffsetCommitRequest,
+  writeTxnOffsetCommitResponse,
+} from '../../protocol/generated/TxnOffsetCommit.ts';
+import type { BrokerContext } from '../context.ts';
+import { verificationFault, verifyTransactional } from '../produce-verification.ts';
+import type { Request } from '../request.ts';
+import type { HandlerRow } from './handler.ts';
+
+const VERSIONS = [0, 6] as const;
+const FIRST_WITH_ABORTABLE = 4;
+const FIRST_THAT_ADDS_PARTITION = 5;
+const FIRST_WITH_TOPIC_ID = 6;
+const CLIENT_VERSION = 2;
+
+interface Asked {
+  readonly topic: TxnOffsetCommitRequest['topics'][number];
+  readonly codes: number[];
+}
+
+interface Place {
+  readonly codes: number[];
+  readonly at: number;
+}
+
+function handle(request: Request, broker: BrokerContext): void | Promise<void> {
+  const { version } = request;
+  const message = readTxnOffsetCommitRequest(request.body(), version);
+  const asked: Asked[] = message.topics.map((topic) => ({ topic, codes: [] }));
+  const { offsets, places } = sort(asked, version, broker);
+  const finish = (codes: readonly number[]) => {
+    codes.forEach((code, i) => {
+      const { codes: own, at } = places[i]!;
+      own[at] = code;
+    });
+    answer(request, asked);
+  };
+  const refuse = (code: number) => finish(offsets.map(() => code));
+  if (offsets.length === 0) return finish([]);
+  if (message.groupId === '') return refuse(KafkaError.INVALID_GROUP_ID);
+  const begin = () =>
+    joinTransaction(message, version, broker, refuse, () => commit(message, offsets, broker, finish));
+  const creation = broker.groups.prepare();
+  if (creation === undefined) return begin();
+  return creation.then((code) => (code === KafkaError.NONE ? begin() : refuse(code)));
+}
+
+/** Which of the offsets can be committed; the others get their code at once. */
+function sort(
+  asked: readonly Asked[],
+  version: number,
+  broker: BrokerContext,
+): { readonly offsets: OffsetToCommit[]; readonly places: Place[] } {
+  const byId = version >= FIRST_WITH_TOPIC_ID;
+  const offsets: OffsetToCommit[] = [];
+  const places: Place[] = [];
+  for (const { topic, codes } of asked) {
+    const known = byId
+      ? broker.image.topicsById.get(topic.topicId)
+      : broker.image.topicsByName.get(topic.name);
+    topic.partitions.forEach((partition, at) => {
+      codes.push(KafkaError.NONE);
+      const { partitionIndex } = partition;
+      if (known === undefined && byId) codes[at] = KafkaError.UNKNOWN_TOPIC_ID;
+      else if (known?.partitions.has(partitionIndex) !== true)
+        codes[at] = KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
+      else {
+        places.push({ codes, at });
+        offsets.push({
+          topic: known.name,
+          topicId: known.id,
+          partition: partitionIndex,
+          offset: partition.committedOffset,
+          leaderEpoch: partition.committedLeaderEpoch,
+          metadata: partition.committedMetadata,
+        });
+      }
+    });
+  }
+  return { offsets, places };
+}
+
+/** Sees that the group's partition is part of the producer's transaction, or refuses. */
+function joinTransaction(
+  { groupId, transactionalId, producerId, producerEpoch }: TxnOffsetCommitRequest,
+  version: number,
+  broker: BrokerContext,
+  refuse: (code: number) => void,
+  then: () => void,
+): void {
+  const adds = version >= FIRST_THAT_ADDS_PARTITION;
+  const support = adds ? 'adds-partitions' : version >= FIRST_WITH_ABORTABLE ? 'knows-abortable' : 'none';
+  const index = broker.groups.offsets.partitionOf(groupId);
+  const partition = broker.partition(OFFSETS_TOPIC, index);
+  const unavailable = broker.groups.availability(groupId);
+  if (partition === undefined || unavailable !== KafkaError.NONE) {
+    refuse(unavailable || KafkaError.COORDINATOR_NOT_AVAILABLE);
+    return;
+  }
+  const producer = { producerId, producerEpoch };
+  const verify = () => {
+    const fault = verifyTransactional(broker.transactions, transactionalId, producer, partition, support);
+    if (fault === undefined) then();
+    else refuse(fault.code);
+  };
+  if (!adds || partition.producers.hasOpenTransaction(producerId, producerEpoch)) {
+    verify();
+    return;
+  }
+  const place = [OFFSETS_TOPIC, index] as const;
+  broker.transactions.addPartitions(transactionalId, producer, [place], CLIENT_VERSION, (code) => {
+    if (code === KafkaError.NONE) verify();
+    else refuse(verificationFault(code, support).code);
+  });
+}
+
+function commit(
+  message: TxnOffsetCommitRequest,
+  offsets: readonly OffsetToCommit[],
+  broker: BrokerContext,
+  finish: (codes: readonly number[]) => void,
+): void {
+  const { groupId, memberId, groupInstanceId, generationIdOrMemberEpoch, producerId, producerEpoch } =
+    message;
+  const generationId = generationIdOrMemberEpoch;
+  broker.groups.offsets.commitInTransaction(
+    { groupId, memberId, groupInstanceId, generationId, producerId, producerEpoch, offsets },
+    finish,
+  );
+}
+
+function answer(request: Request, asked: readonly Asked[]): void {
+  const { version } = request;
+  const topics = asked.map(({ topic, codes }) => ({
+    ...(version >= FIRST_WITH_TOPIC_ID ? { topicId: topic.topicId } : { name: topic.name }),
+    partitions: topic.partitions.map(({ partitionIndex }, at) => ({ partitionIndex, errorCode: codes[at]! })),
+  }));
+  request.reply((writer) => writeTxnOffsetCommitResponse(writer, version, { throttleTimeMs: 0, topics }));
+}
+
+export const txnOffsetCommit: HandlerRow = {
+  key: 28,
+  name: 'TxnOffsetCommit',
+  served: VERSIONS,
+  advertised: VERSIONS,
+  overlaps: false,
+  authorisation: { operation: 'WRITE', resource: 'TRANSACTIONAL_ID' },
+  handle,
+};

@@ -1,0 +1,64 @@
+/**
+ * WriteTxnMarkers (key 27), versions 1-2: writes ends of transactions. On one node the coordinator does it by itself; who asks
+ * is an administrator who ends a transaction that hangs (kafka-transactions).
+ *
+ * - v2 adds the transaction.version of the transaction: from 2 on a marker's epoch must be above that of the producer.
+ *
+ * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
+ * KAFKA_STORAGE_ERROR.
+ */
+import {
+  readWriteTxnMarkersRequest,
+  writeWriteTxnMarkersResponse,
+} from '../../protocol/generated/WriteTxnMarkers.ts';
+import type { BrokerContext } from '../context.ts';
+import type { Request } from '../request.ts';
+import type { HandlerRow } from './handler.ts';
+
+const VERSIONS = [1, 2] as const;
+
+function handle(request: Request, broker: BrokerContext): void {
+  const { version } = request;
+  const message = readWriteTxnMarkersRequest(request.body(), version);
+  const markers = message.markers.map(({ producerId, topics }) => ({
+    producerId,
+    topics: topics.map(({ name, partitionIndexes }) => ({
+      name,
+      partitions: partitionIndexes.map((partitionIndex) => ({ partitionIndex, errorCode: 0 })),
+    })),
+  }));
+  let left = 1;
+  const end = () => {
+    if (--left === 0) request.reply((writer) => writeWriteTxnMarkersResponse(writer, version, { markers }));
+  };
+  for (const [i, asked] of message.markers.entries()) {
+    const { producerId, producerEpoch, transactionResult, coordinatorEpoch, transactionVersion } = asked;
+    const marker = {
+      producerId,
+      producerEpoch,
+      commit: transactionResult,
+      coordinatorEpoch,
+      transactionVersion,
+    };
+    for (const { name, partitions } of markers[i]!.topics) {
+      for (const partition of partitions) {
+        left++;
+        broker.markers.writeMarker(name, partition.partitionIndex, marker, (code) => {
+          partition.errorCode = code;
+          end();
+        });
+      }
+    }
+  }
+  end();
+}
+
+export const writeTxnMarkers: HandlerRow = {
+  key: 27,
+  name: 'WriteTxnMarkers',
+  served: VERSIONS,
+  advertised: VERSIONS,
+  overlaps: false,
+  authorisation: { operation: 'ALTER', resource: 'CLUSTER' },
+  handle,
+};

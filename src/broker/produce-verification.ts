@@ -1,0 +1,76 @@
+/**
+ * Whether transactional batches may be appended (KIP-890): only where the coordinator knows that the partition is part of the
+ * producer's open transaction. Producers of transaction.version 2 do not ask for partitions, producing to them is asking.
+ */
+import type { Partition } from '../log/partition.ts';
+import { errorName, KafkaError } from '../protocol/errors.ts';
+import {
+  ATTRIBUTE_TRANSACTIONAL,
+  ATTRIBUTES_AT,
+  BATCH_HEADER_BYTES,
+  MAGIC_AT,
+  PRODUCER_EPOCH_AT,
+  PRODUCER_ID_AT,
+} from '../protocol/records/batch.ts';
+import { readInt64 } from '../protocol/records/int64.ts';
+import type { TransactionCoordinator } from '../transaction/transaction-coordinator.ts';
+import type { ProducerIdAndEpoch } from '../transaction/transaction-state.ts';
+
+/** What a client of a certain age understands, newest first. */
+export type VerificationSupport = 'adds-partitions' | 'knows-abortable' | 'none';
+
+const MAGIC = 2;
+
+/** Who sent a transactional batch; undefined for any other bytes. */
+export function transactionalProducer(
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+): ProducerIdAndEpoch | undefined {
+  if (start < 0 || end - start < BATCH_HEADER_BYTES || bytes[start + MAGIC_AT] !== MAGIC) return undefined;
+  if ((bytes[start + ATTRIBUTES_AT + 1]! & ATTRIBUTE_TRANSACTIONAL) === 0) return undefined;
+  const view = new DataView(bytes.buffer, bytes.byteOffset + start, BATCH_HEADER_BYTES);
+  return { producerId: readInt64(view, PRODUCER_ID_AT), producerEpoch: view.getInt16(PRODUCER_EPOCH_AT) };
+}
+
+export interface VerificationFault {
+  readonly code: number;
+  readonly message: string;
+}
+
+/** Why a transactional batch must not be appended now, or undefined. */
+export function verifyTransactional(
+  transactions: TransactionCoordinator,
+  transactionalId: string,
+  producer: ProducerIdAndEpoch,
+  partition: Partition,
+  support: VerificationSupport,
+): VerificationFault | undefined {
+  const { producerId, producerEpoch } = producer;
+  if (partition.producers.hasOpenTransaction(producerId, producerEpoch)) return undefined;
+  const { topic, index } = partition;
+  const code = transactions.verify(transactionalId, producer, topic, index);
+  return code === KafkaError.NONE ? undefined : verificationFault(code, support);
+}
+
+/** A code of the coordinator as producers of that age are told. */
+export function verificationFault(code: number, support: VerificationSupport): VerificationFault {
+  const reason = `the partition is not known to be part of the transaction: ${errorName(code)}`;
+  switch (code) {
+    case KafkaError.PRODUCER_FENCED:
+      return { code: KafkaError.INVALID_PRODUCER_EPOCH, message: reason };
+    case KafkaError.TRANSACTION_ABORTABLE:
+      return support === 'none'
+        ? { code: KafkaError.INVALID_TXN_STATE, message: 'the partition was not added to the transaction' }
+        : { code, message: reason };
+    case KafkaError.CONCURRENT_TRANSACTIONS:
+      if (support === 'adds-partitions') return { code, message: reason };
+      return { code: KafkaError.NOT_ENOUGH_REPLICAS, message: reason };
+    case KafkaError.COORDINATOR_NOT_AVAILABLE:
+    case KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
+    case KafkaError.NOT_COORDINATOR:
+      return { code: KafkaError.NOT_ENOUGH_REPLICAS, message: reason };
+    default:
+      return { code, message: reason };
+  }
+}
