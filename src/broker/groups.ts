@@ -13,6 +13,7 @@ import { CoordinatorTopic } from '../log/coordinator-topic.ts';
 import type { LogManager } from '../log/log-manager.ts';
 import { type ClusterImage, ConfigResource } from '../metadata/image.ts';
 import { compressionName } from '../protocol/compression.ts';
+import { KafkaError } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
