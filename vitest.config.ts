@@ -18,6 +18,7 @@ const ONLY_FULL = [
   'cluster-requests',
   'consumer-groups-kafka',
   'groups-directory',
+  'java-admin',
   'kafka-admin-wire',
   'kafka-cluster-tools',
   'kafka-configs',
