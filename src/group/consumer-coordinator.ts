@@ -74,7 +74,8 @@ export class ConsumerCoordinator implements ConsumerHost {
   }
 
   append(groupId: string, records: readonly JournalRecord[], done: (errorCode: number) => void): void {
-    this.#log.append(groupId, records, (code) => done(groupCode(code)));
+    // Of a large group they are more than a batch may hold. What is left of them when a kill comes between is a step on the way.
+    this.#log.appendMany(groupId, records, (code) => done(groupCode(code)));
   }
 
   membersChanged(by: number): void {

@@ -31,6 +31,10 @@ import {
 
 const MAX_EPOCH = 2 ** 31 - 1;
 
+/** Computing a target is long from so many ms on, and is not done again before so many times that. */
+const LONG_MS = 20;
+const LONG_PAUSE = 5;
+
 export class ConsumerGroupState {
   readonly groupId: string;
   readonly members = new ConsumerMembers();
@@ -45,6 +49,9 @@ export class ConsumerGroupState {
   #assignmentTimestamp = 0;
   /** Of the host's monotonic time. */
   #changedAt: number;
+  /** When the last target was computed, and how long that took, ms. */
+  #assignedAt = 0;
+  #assigningMs = 0;
   /** What the host's was when the hash was computed, -1: not yet. */
   #topicsVersion = -1;
   /** What the host's was when patterns were looked at, -1: not yet. */
@@ -384,7 +391,12 @@ export class ConsumerGroupState {
     const sinceMs = clock.now() - this.#assignmentTimestamp;
     // A clock that was set back does not hold it up.
     if (intervalMs > 0 && sinceMs >= 0 && sinceMs < intervalMs) return;
+    const began = clock.monotonic();
+    // What takes long is done for several changes at once: the broker has other groups.
+    if (this.#assigningMs > LONG_MS && began - this.#assignedAt < this.#assigningMs * LONG_PAUSE) return;
     this.#assign();
+    this.#assignedAt = clock.monotonic();
+    this.#assigningMs = this.#assignedAt - began;
   }
 
   #assign(): void {

@@ -70,7 +70,7 @@ export interface ConsumerHost {
   /** Members of all groups of the consumer protocol. */
   readonly consumerMembers: number;
   newMemberId(): string;
-  /** Appends records of a group as one batch; `done` hears a Kafka error code, never before this returns, in the order of
+  /** Appends records of a group, of any size; `done` hears a Kafka error code, never before this returns, in the order of
    * the appends. */
   append(groupId: string, records: readonly JournalRecord[], done: (errorCode: number) => void): void;
   /** The group has more or fewer members than it had. */
@@ -133,6 +133,15 @@ export function refusedHeartbeat(errorCode: number, errorMessage: string | null)
   };
 }
 
+/** Of all topics that a member names: what Apache Kafka can write of one. */
+const MAX_NAMES_LENGTH = 1_000_000;
+
+function lengthOf(names: readonly string[]): number {
+  let sum = 0;
+  for (const { length } of names) sum += length;
+  return sum;
+}
+
 /** What is wrong with a heartbeat whatever the group is like; undefined if nothing is. `assignors` are the names that may
  * be asked for. */
 export function heartbeatFault(
@@ -144,6 +153,9 @@ export function heartbeatFault(
   if (request.groupId.trim() === '') return invalid('a group id must be given');
   if (instanceId?.trim() === '') return invalid('an instance id must not be empty');
   if (request.rackId?.trim() === '') return invalid('a rack id must not be empty');
+  if (lengthOf(request.subscribedTopicNames ?? []) > MAX_NAMES_LENGTH) {
+    return invalid(`the names of the topics have more than ${MAX_NAMES_LENGTH} characters together`);
+  }
   // From version 1 on members make their own ids.
   if ((request.version >= 1 || memberEpoch !== JOIN_EPOCH) && memberId.trim() === '') {
     return invalid('a member id must be given');

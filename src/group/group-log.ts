@@ -19,7 +19,8 @@ export interface GroupLog {
     done: AppendDone,
     producer?: TransactionalProducer,
   ): void;
-  /** Appends records of one group that need not be in one batch; `done` hears the first error. */
+  /** Appends records of one group, in their order, that need not be in one batch and may be of any size; `done` hears the first
+   * error, when all are written or not. */
   appendMany(groupId: string, records: readonly JournalRecord[], done: AppendDone): void;
   /** Visits all records that count, each group's in order, and those of open transactions. */
   load(visitor: TopicVisitor): Promise<void>;

@@ -58,6 +58,8 @@ export const CELL_STEPS = 1;
 const MEGABYTES = { maxOldGenerationSizeMb: 256, stackSizeMb: 4 };
 /** One step (a pattern compiled, or matched with one name) takes a fraction of a second; a worker that is so many checks behind
  * one is ended. */
+/** How long what the worker says is listened to at a time. */
+const DRAIN_MS = 20;
 const CHECK_MS = 2_000;
 const STUCK_CHECKS = 5;
 
@@ -68,6 +70,8 @@ export class ThreadMatcher implements PatternMatcher {
   readonly #names: string[] = [];
   readonly #jobs = new Map<number, MatchJob>();
   readonly #byPattern = new Map<string, number>();
+  #inbox: FromWorker[] = [];
+  #draining: NodeJS.Immediate | undefined;
   #worker: Worker | undefined;
   #cells = new Int32Array(new SharedArrayBuffer(0));
   #lastId = 0;
@@ -146,7 +150,9 @@ export class ThreadMatcher implements PatternMatcher {
     this.#worker = worker;
     worker.unref();
     worker.on('message', (message: FromWorker) => {
-      if (this.#worker === worker) this.#hear(message);
+      if (this.#worker !== worker) return;
+      this.#inbox.push(message);
+      this.#draining ??= setImmediate(() => this.#drain());
     });
     worker.on('error', (error) => {
       if (this.#worker === worker) this.#failed(error);
@@ -159,8 +165,21 @@ export class ThreadMatcher implements PatternMatcher {
     const worker = this.#worker;
     if (worker === undefined) return;
     this.#worker = undefined;
+    if (this.#draining !== undefined) clearImmediate(this.#draining);
+    this.#draining = undefined;
+    this.#inbox = [];
     const ending = worker.terminate().finally(() => this.#ending.delete(ending));
     this.#ending.add(ending);
+  }
+
+  /** What was heard may have members join that wait for it: others are served in between. */
+  #drain(): void {
+    const until = this.#clock.monotonic() + DRAIN_MS;
+    let heard = 0;
+    do this.#hear(this.#inbox[heard++]!);
+    while (heard < this.#inbox.length && this.#clock.monotonic() < until);
+    this.#inbox.splice(0, heard);
+    this.#draining = this.#inbox.length > 0 ? setImmediate(() => this.#drain()) : undefined;
   }
 
   #hear(message: FromWorker): void {

@@ -21,6 +21,10 @@ const LOAD_CHUNK_BYTES = 4 * 1024 * 1024;
 const LOAD_CONCURRENCY = 4;
 /** Records of one batch in appendMany(). */
 const RECORDS_PER_BATCH = 1000;
+/** What a record takes beside its key and value, at most. */
+const RECORD_OVERHEAD = 32;
+/** The header of a batch. */
+const BATCH_OVERHEAD = 61;
 
 /** Hears a Kafka error code. */
 export type AppendDone = (errorCode: number) => void;
@@ -143,6 +147,16 @@ export class CoordinatorTopic implements AppendListener {
     done: AppendDone,
     producer?: TransactionalProducer,
   ): void {
+    this.#append(id, records, done, producer, false);
+  }
+
+  #append(
+    id: string,
+    records: readonly KeyedRecord[],
+    done: AppendDone,
+    producer: TransactionalProducer | undefined,
+    unlimited: boolean,
+  ): void {
     const partition = this.#partitionOf(id);
     const fail = (code: number) => queueMicrotask(() => done(code));
     if (partition === undefined) {
@@ -154,7 +168,7 @@ export class CoordinatorTopic implements AppendListener {
     const transactional = producer !== undefined;
     const builder = new BatchBuilder({ compression, ...producer, transactional });
     for (const { key, value } of records) builder.append({ timestamp: now, key, value });
-    if (builder.uncompressedBytes > partition.config.maxMessageBytes) {
+    if (!unlimited && builder.uncompressedBytes > partition.config.maxMessageBytes) {
       fail(KafkaError.MESSAGE_TOO_LARGE);
       return;
     }
@@ -177,16 +191,31 @@ export class CoordinatorTopic implements AppendListener {
     this.#parts.requestTick();
   }
 
-  /** Appends records of one id that need not be in one batch; `done` hears the first error. */
+  /** Appends records of one id, in their order, as so many batches as max.message.bytes makes of them; a record that is larger by
+   * itself is a batch all the same. `done` hears the first error, when all are written or not. */
   appendMany(id: string, records: readonly KeyedRecord[], done: AppendDone): void {
-    let left = Math.ceil(records.length / RECORDS_PER_BATCH);
+    const most = this.#partitionOf(id)?.config.maxMessageBytes ?? Number.POSITIVE_INFINITY;
+    const batches: KeyedRecord[][] = [];
+    let size = most;
+    for (const record of records) {
+      const own = (record.key?.byteLength ?? 0) + (record.value?.byteLength ?? 0) + RECORD_OVERHEAD;
+      const last = batches.at(-1);
+      if (last === undefined || last.length === RECORDS_PER_BATCH || size + own > most) {
+        batches.push([record]);
+        size = BATCH_OVERHEAD + own;
+      } else {
+        last.push(record);
+        size += own;
+      }
+    }
+    let left = batches.length;
     let first: number = KafkaError.NONE;
-    const one = (code: number) => {
-      first ||= code;
-      if (--left === 0) done(first);
-    };
-    for (let at = 0; at < records.length; at += RECORDS_PER_BATCH) {
-      this.append(id, records.slice(at, at + RECORDS_PER_BATCH), one);
+    for (const batch of batches) {
+      const one = (code: number) => {
+        first ||= code;
+        if (--left === 0) done(first);
+      };
+      this.#append(id, batch, one, undefined, batch.length === 1);
     }
   }
 

@@ -245,6 +245,26 @@ describe('the consumer protocol', () => {
     expect(bad.errorCode).toBe(KafkaError.INVALID_REGULAR_EXPRESSION);
   });
 
+  it('takes a member whose records are more than a message may be, and others after it', async () => {
+    await broker.close();
+    await start({ 'message.max.bytes': '2000' });
+    const subscribedTopicNames = Array.from({ length: 200 }, (_, i) => `a-topic-that-is-not-there-${i}`);
+    expect((await join('large', undefined, { subscribedTopicNames })).errorCode).toBe(0);
+    expect(await join('small')).toMatchObject({ errorCode: 0, memberEpoch: 3 });
+    const { engine } = broker;
+    await broker.close();
+    broker = await TestBroker.start(CONFIG, engine);
+    client = new TestClient(broker);
+    expect((await heartbeat({ memberId: 'small', memberEpoch: 3 })).errorCode).toBe(0);
+  });
+
+  it('refuses a subscription that no log would take', async () => {
+    const subscribedTopicNames = Array.from({ length: 5_000 }, (_, i) => `${'n'.repeat(200)}${i}`);
+    const refused = await join('a', undefined, { subscribedTopicNames });
+    expect(refused.errorCode).toBe(KafkaError.INVALID_REQUEST);
+    expect((await join('a')).errorCode).toBe(0);
+  });
+
   it('serves others while a pattern is matched, and closes in the midst of it', async () => {
     // A tenth of a second for every name: the broker's stop finds the thread at work.
     for (let i = 0; i < 30; i++) await client.createTopic(`${'a'.repeat(200)}${i}`, 1);
