@@ -97,6 +97,26 @@ function callNow<T>(name: FileCall, what: string, path: string, run: () => T): T
   }
 }
 
+/** Threads of libuv's pool. */
+const POOL = Number(process.env.UV_THREADPOOL_SIZE) || 4;
+/** Half of them: a slow disk's syncs must leave threads to those that read. */
+const MOST_SYNCS = Math.max(1, Math.floor(POOL / 2));
+let syncs = 0;
+const waiting: (() => void)[] = [];
+
+async function inTurn(sync: () => Promise<void>): Promise<void> {
+  if (syncs < MOST_SYNCS) syncs++;
+  // Whoever ends hands its place on.
+  else await new Promise<void>((resolve) => waiting.push(resolve));
+  try {
+    await sync();
+  } finally {
+    const next = waiting.shift();
+    if (next === undefined) syncs--;
+    else next();
+  }
+}
+
 const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = fs.constants;
 const FLAGS = {
   read: O_RDONLY,
@@ -218,7 +238,9 @@ export class JsFile implements RangeSource, HeldFile {
   }
 
   fdatasync(): Promise<void> {
-    return this.#async('fdatasync', 'fdatasync', (done) => fs.fdatasync(this.fd, (e) => done(e, undefined)));
+    return inTurn(() =>
+      this.#async('fdatasync', 'fdatasync', (done) => fs.fdatasync(this.fd, (e) => done(e, undefined))),
+    );
   }
 
   /** Waits for the disk on the loop: for the last resort. */
@@ -227,7 +249,9 @@ export class JsFile implements RangeSource, HeldFile {
   }
 
   fsync(): Promise<void> {
-    return this.#async('fsync', 'fsync', (done) => fs.fsync(this.fd, (e) => done(e, undefined)));
+    return inTurn(() =>
+      this.#async('fsync', 'fsync', (done) => fs.fsync(this.fd, (e) => done(e, undefined))),
+    );
   }
 
   truncate(length: number): Promise<void> {
