@@ -24,6 +24,9 @@ const ONLY_FULL = [
   'kafka-configs',
   'kafka-consumer-groups',
   'metadata-older',
+  'streams-app',
+  'streams-tools',
+  'streams-wire',
 ].map((name) => `test/interop/${name}.test.ts`);
 
 /** Needs nothing but Node, yet more of the three minutes that unit tests may take than it is worth there. */

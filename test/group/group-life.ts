@@ -6,6 +6,7 @@ import { rangeAssignor } from '../../src/group/assignor-range.ts';
 import { uniformAssignor } from '../../src/group/assignor-uniform.ts';
 import type { ConsumerGroup } from '../../src/group/consumer-group.ts';
 import { GroupCoordinator } from '../../src/group/group-coordinator.ts';
+import type { StreamsSettings } from '../../src/group/streams-types.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
@@ -27,6 +28,8 @@ export interface LifeClient {
   readonly alive: boolean;
   /** What it reads now. */
   readonly owned: ReadonlySet<string>;
+  /** What nobody else may have at the same time; `owned` where it is not given. */
+  readonly claims?: ReadonlySet<string>;
   /** Names of topics it subscribes to, now. */
   readonly subscription: readonly string[];
   /** Has nothing more to do; else why not. */
@@ -90,6 +93,7 @@ export interface LifeOptions {
   /** group.consumer.max.size and group.max.size */
   readonly maxSize?: number;
   readonly assignmentIntervalMs?: number;
+  readonly streams?: Partial<StreamsSettings>;
 }
 
 export class GroupLife {
@@ -129,7 +133,7 @@ export class GroupLife {
         retentionMs: 1e12,
         retentionCheckMs: 1e9,
         removesDisconnected: false,
-        streams: STREAMS_SETTINGS,
+        streams: { ...STREAMS_SETTINGS, ...this.#options.streams },
         consumer: {
           maxSize,
           sessionTimeoutMs: () => SESSION_MS,
@@ -190,7 +194,7 @@ export class GroupLife {
   checkOwned(): void {
     const owners = new Map<string, LifeClient>();
     for (const client of this.living) {
-      for (const key of client.owned) {
+      for (const key of client.claims ?? client.owned) {
         const other = owners.get(key);
         if (other !== undefined) {
           this.#fault ??= `${key} is owned twice: by ${other.name} and ${client.name}`;

@@ -1,27 +1,13 @@
-/** A client of the consumer protocol (KIP-848) that behaves as Kafka's do, in a world where answers get lost. */
+/** A client of the consumer protocol (KIP-848). */
 import type { MemberAssignment } from '../../src/group/assignor.ts';
-import type { RespondConsumer } from '../../src/group/consumer-types.ts';
 import { compileTopicRegex } from '../../src/group/topic-regex.ts';
-import { KafkaError } from '../../src/protocol/errors.ts';
-import {
-  GROUP,
-  type GroupLife,
-  keyOf,
-  type LifeClient,
-  REBALANCE_MS,
-  SESSION_MS,
-  TURN_MS,
-} from './group-life.ts';
+import { GROUP, type GroupLife, keyOf, REBALANCE_MS } from './group-life.ts';
+import { type EpochAnswer, EpochClient, type EpochOptions } from './life-epoch.ts';
 
-const RETRY_MS = 1_000;
-
-export interface ConsumerOptions {
-  readonly instanceId?: string | null;
+export interface ConsumerOptions extends EpochOptions {
   readonly topics?: readonly string[];
   readonly pattern?: string;
   readonly assignor?: string | null;
-  /** Says that it has given up partitions before it has: what a model must catch. */
-  readonly hasty?: boolean;
 }
 
 function keysOf(assignment: MemberAssignment): Set<string> {
@@ -30,158 +16,48 @@ function keysOf(assignment: MemberAssignment): Set<string> {
   return keys;
 }
 
-export class ConsumerClient implements LifeClient {
-  readonly #life: GroupLife;
+function assignmentOf(keys: ReadonlySet<string>): Map<string, number[]> {
+  const assignment = new Map<string, number[]>();
+  for (const key of keys) {
+    const [topicId, partition] = key.split(' ') as [string, string];
+    const partitions = assignment.get(topicId);
+    if (partitions === undefined) assignment.set(topicId, [Number(partition)]);
+    else partitions.push(Number(partition));
+  }
+  for (const partitions of assignment.values()) partitions.sort((a, b) => a - b);
+  return assignment;
+}
+
+export class ConsumerClient extends EpochClient {
   readonly #options: ConsumerOptions;
-  readonly name: string;
-  readonly instanceId: string | null;
-  readonly memberId: string;
-  alive = true;
-  #owned = new Set<string>();
-  /** What it was told to own; reached when what has to go is gone. */
-  #told = new Set<string>();
-  /** When it is done with what has to go. */
-  #revokedAt: number | undefined;
-  /** It must be done by then, or not own anything any more. */
-  #revokedBy = Number.POSITIVE_INFINITY;
-  #epoch = 0;
-  #intervalMs = 0;
-  #nextAt = 0;
-  /** When it sent what was answered last. */
-  #heardOf = Number.POSITIVE_INFINITY;
-  #isWaiting = false;
-  /** Tells all of itself next time. */
-  #full = true;
-  #turn = 0;
-  #pausedUntil = 0;
-  readonly #lost: { readonly key: string; readonly epoch: number }[] = [];
 
   constructor(life: GroupLife, options: ConsumerOptions = {}) {
-    this.#life = life;
+    super(life, 'consumer', options);
     this.#options = options;
-    const id = life.newId();
-    this.name = `consumer${id}`;
-    this.memberId = `member${id}`;
-    this.instanceId = options.instanceId ?? null;
-  }
-
-  get owned(): ReadonlySet<string> {
-    return this.#owned;
   }
 
   get subscription(): string[] {
     const { topics = [], pattern = '' } = this.#options;
-    const names = this.#life.topics.names();
+    const names = this.life.topics.names();
     const regex = pattern === '' ? undefined : compileTopicRegex(pattern);
     return names.filter((name) => topics.includes(name) || regex?.matches(name));
   }
 
-  get unrest(): string | undefined {
-    const { group } = this.#life;
-    const epoch = group?.members.get(this.memberId)?.memberEpoch;
-    if (this.#epoch === 0 || this.#epoch !== epoch || epoch !== group?.epoch) {
-      return `is in epoch ${this.#epoch}, for the group ${epoch} of ${group?.epoch}`;
-    }
-    if (this.#revokedAt !== undefined) return 'has something to give up';
-    return undefined;
+  protected override epochs() {
+    const { group } = this.life;
+    return [group?.members.get(this.memberId)?.memberEpoch, group?.epoch] as const;
   }
 
-  step(): void {
-    const now = this.#life.clock.now();
-    if (now < this.#pausedUntil) {
-      // A thread of its own sees that the session is over, or that the user takes too long.
-      this.#watch(now);
-      return;
-    }
-    this.#watch(now);
-    if (this.#revokedAt !== undefined && now >= this.#revokedAt) {
-      this.#own(this.#told);
-      this.#nextAt = now;
-    }
-    if (!this.#isWaiting && now >= this.#nextAt) this.#heartbeat(now);
-  }
-
-  /** Before the coordinator does. */
-  #watch(now: number): void {
-    const until = now + TURN_MS;
-    if (until >= this.#heardOf + SESSION_MS || until >= this.#revokedBy) this.#fenced();
-  }
-
-  #own(keys: ReadonlySet<string>): void {
-    for (const key of this.#owned) if (!keys.has(key)) this.#lost.push({ key, epoch: this.#epoch });
-    this.#owned = new Set(keys);
-    this.#revokedAt = undefined;
-    this.#revokedBy = Number.POSITIVE_INFINITY;
-  }
-
-  /** Out of the group, for all it knows. */
-  #fenced(): void {
-    this.#life.fenced++;
-    this.#turn++;
-    this.#isWaiting = false;
-    this.#told = new Set();
-    this.#own(this.#told);
-    this.#epoch = 0;
-    this.#full = true;
-    this.#heardOf = Number.POSITIVE_INFINITY;
-    this.#nextAt = this.#life.clock.now();
-  }
-
-  disconnected(): void {
-    if (!this.#isWaiting) return;
-    this.#turn++;
-    this.#isWaiting = false;
-    this.#full = true;
-    this.#nextAt = this.#life.clock.now();
-  }
-
-  pause(ms: number): void {
-    this.#pausedUntil = this.#life.clock.now() + ms;
-  }
-
-  die(): void {
-    this.#turn++;
-    this.alive = false;
-    this.#owned = new Set();
-  }
-
-  leave(): void {
-    // A static member that leaves for a while is one of two that do.
-    const epoch = this.instanceId !== null && this.#life.random(2) === 0 ? -2 : -1;
-    if (this.#epoch > 0) this.#send(epoch, false, () => {});
-    this.die();
-  }
-
-  commit(): void {
-    const keys = [...this.#owned];
-    const key = keys[this.#life.random(keys.length)];
-    if (key !== undefined) this.#life.commit(this, this.#epoch, key, false);
-  }
-
-  commitLate(): void {
-    const lost = this.#lost[this.#life.random(this.#lost.length)];
-    if (lost !== undefined && !this.#owned.has(lost.key)) this.#life.commit(this, lost.epoch, lost.key, true);
-  }
-
-  #assignment(keys: ReadonlySet<string>): Map<string, number[]> {
-    const assignment = new Map<string, number[]>();
-    for (const key of keys) {
-      const [topicId, partition] = key.split(' ') as [string, string];
-      const partitions = assignment.get(topicId);
-      if (partitions === undefined) assignment.set(topicId, [Number(partition)]);
-      else partitions.push(Number(partition));
-    }
-    for (const partitions of assignment.values()) partitions.sort((a, b) => a - b);
-    return assignment;
-  }
-
-  #send(memberEpoch: number, full: boolean, respond: RespondConsumer) {
+  protected override send(
+    memberEpoch: number,
+    full: boolean,
+    owned: ReadonlySet<string>,
+    respond: (answer: EpochAnswer) => void,
+  ): void {
     // All is said, since a static member has what its former self had where it says nothing.
-    const { topics = [], pattern = '', assignor = null, hasty = false } = this.#options;
+    const { topics = [], pattern = '', assignor = null } = this.#options;
     const joins = memberEpoch === 0;
-    const owned = this.#assignment(hasty ? this.#told : this.#owned);
-    const isLeaving = memberEpoch < 0;
-    this.#life.coordinator.consumerHeartbeat(
+    this.life.coordinator.consumerHeartbeat(
       {
         version: 1,
         groupId: GROUP,
@@ -193,63 +69,14 @@ export class ConsumerClient implements LifeClient {
         subscribedTopicNames: full ? topics : null,
         subscribedTopicRegex: full ? pattern : null,
         serverAssignor: full ? assignor : null,
-        topicPartitions: isLeaving ? null : joins ? new Map() : owned,
+        topicPartitions: memberEpoch < 0 ? null : joins ? new Map() : assignmentOf(owned),
         clientId: this.name,
         clientHost: '/h',
       },
-      respond,
+      (answer) => {
+        const told = answer.assignment === null ? null : keysOf(answer.assignment);
+        respond({ ...answer, told });
+      },
     );
-  }
-
-  #heartbeat(now: number): void {
-    this.#isWaiting = true;
-    this.#nextAt = Number.POSITIVE_INFINITY;
-    const turn = ++this.#turn;
-    this.#send(this.#epoch, this.#full || this.#epoch === 0, (answer) => {
-      if (turn !== this.#turn) return;
-      this.#isWaiting = false;
-      const { errorCode } = answer;
-      if (errorCode !== KafkaError.NONE) {
-        this.#refused(errorCode);
-        return;
-      }
-      this.#heardOf = now;
-      this.#full = false;
-      this.#epoch = answer.memberEpoch;
-      this.#intervalMs = answer.heartbeatIntervalMs;
-      this.#nextAt = this.#life.clock.now() + this.#intervalMs;
-      if (answer.assignment !== null) this.#take(keysOf(answer.assignment), now);
-    });
-  }
-
-  #take(told: Set<string>, sentAt: number): void {
-    this.#told = told;
-    const goes = [...this.#owned].some((key) => !told.has(key));
-    if (!goes) {
-      this.#own(told);
-      return;
-    }
-    if (this.#revokedAt !== undefined) return;
-    // Some never get done.
-    const takes = this.#life.random(50) === 0 ? 10 * REBALANCE_MS : this.#life.random(2_000);
-    this.#revokedAt = this.#life.clock.now() + takes;
-    this.#revokedBy = sentAt + REBALANCE_MS;
-  }
-
-  #refused(errorCode: number): void {
-    const now = this.#life.clock.now();
-    this.#full = true;
-    switch (errorCode) {
-      case KafkaError.UNKNOWN_MEMBER_ID:
-      case KafkaError.FENCED_MEMBER_EPOCH:
-      case KafkaError.GROUP_ID_NOT_FOUND:
-        this.#fenced();
-        return;
-      case KafkaError.FENCED_INSTANCE_ID:
-        this.die();
-        return;
-      default:
-        this.#nextAt = now + RETRY_MS;
-    }
   }
 }

@@ -44,18 +44,18 @@ const python: readonly Step[] = [
 const go: readonly Step[] = [
   { command: 'go', args: ['build', '-mod=readonly', '-buildvcs=false', '-o', 'driver', '.'] },
 ];
-const java: readonly Step[] = [
+const java = (main: string): readonly Step[] => [
   { command: 'mvn', args: ['-q', '-B', 'dependency:copy-dependencies', '-DoutputDirectory=lib'] },
-  { command: 'javac', args: ['-cp', 'lib/*', '-d', 'classes', 'Driver.java'] },
+  { command: 'javac', args: ['-cp', 'lib/*', '-d', 'classes', `${main}.java`] },
 ];
-const runJava = [
+const runJava = (main: string) => [
   'java',
   '-Xmx256m',
   '-XX:+UseSerialGC',
   '-XX:TieredStopAtLevel=1',
   '-cp',
   'classes:lib/*',
-  'Driver',
+  main,
 ];
 const runPython = ['venv/bin/python', 'driver.py'];
 
@@ -89,8 +89,8 @@ const ALL: readonly ClientKind[] = [
   { name: 'aiokafka', shared: PYTHON_SHARED, install: python, run: runPython },
   { name: 'franz-go', shared: GO_SHARED, install: go, run: ['./driver'] },
   { name: 'sarama', shared: GO_SHARED, install: go, run: ['./driver'] },
-  { name: 'kafka-clients-4.4', shared: JAVA_SHARED, install: java, run: runJava },
-  { name: 'kafka-clients-2.8', shared: JAVA_SHARED, install: java, run: runJava },
+  { name: 'kafka-clients-4.4', shared: JAVA_SHARED, install: java('Driver'), run: runJava('Driver') },
+  { name: 'kafka-clients-2.8', shared: JAVA_SHARED, install: java('Driver'), run: runJava('Driver') },
   {
     name: 'rdkafka',
     shared: [],
@@ -99,6 +99,14 @@ const ALL: readonly ClientKind[] = [
     run: ['target/release/driver'],
   },
 ];
+
+/** An application of Kafka Streams: no driver of the line protocol. Its own test installs it. */
+export const STREAMS_APP: ClientKind = {
+  name: 'kafka-streams-4.4',
+  shared: [],
+  install: java('WordCount'),
+  run: runJava('WordCount'),
+};
 
 /** What runs at the size that was asked for. */
 export const CLIENTS = scaled(

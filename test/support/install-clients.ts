@@ -1,30 +1,6 @@
 /** `npm run clients [NAME...]`: installs the clients that the interop suite runs, all of them by default. */
-import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { CLIENTS, type ClientKind, dirOf, isInstalled, sourcesOf, stampFileOf, stampOf } from './clients.ts';
-
-function install(client: ClientKind): void {
-  const dir = dirOf(client);
-  rmSync(stampFileOf(client), { force: true });
-  mkdirSync(dir, { recursive: true });
-  for (const { from, to } of sourcesOf(client)) cpSync(from, join(dir, to));
-  for (const { command, args, env, cwd } of client.install) {
-    const { status, error, stdout, stderr } = spawnSync(command, args, {
-      cwd: join(dir, cwd ?? '.'),
-      env: { ...process.env, ...env },
-      encoding: 'utf8',
-      maxBuffer: 1 << 28,
-    });
-    if (status !== 0) {
-      const output = `${stdout ?? ''}${stderr ?? ''}`.split('\n').slice(-60).join('\n');
-      throw new Error(
-        `${client.name}: ${[command, ...args].join(' ')} failed (${error ?? status})\n${output}`,
-      );
-    }
-  }
-  writeFileSync(stampFileOf(client), stampOf(client));
-}
+import { CLIENTS, isInstalled } from './clients.ts';
+import { install } from './install-client.ts';
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !CLIENTS.some((client) => client.name === name));
