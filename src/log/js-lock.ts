@@ -3,7 +3,8 @@
  * tells that process from a later one with the same pid. What it excludes, and what it can't: docs/DIFFERENCES.md,
  * "Engines".
  */
-import { readFile, stat, unlink, writeFile } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { link, open, readFile, stat, unlink, writeFile } from 'node:fs/promises';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { osError } from './js-file.ts';
 
@@ -44,18 +45,39 @@ async function content(path: string): Promise<string> {
   }
 }
 
-async function mark(): Promise<string> {
-  return `${MARK}${process.pid} ${await startOf(process.pid)}\n`;
+/** What a holder writes into the file of that inode: a copy of it, in a copy of the directory, holds nothing. */
+async function mark(inode: bigint): Promise<string> {
+  return `${MARK}${process.pid} ${inode} ${await startOf(process.pid)}\n`;
 }
 
-/** The pid of the living process that marked a text as its own. */
-async function markedBy(text: string): Promise<number | undefined> {
-  const found = new RegExp(`^${MARK}(\\d+) (\\S*)$`, 'm').exec(text);
+/** The pid of the living process that marked a file as its own. */
+async function markedBy(path: string): Promise<number | undefined> {
+  const found = new RegExp(`^${MARK}(\\d+) (\\d+) (\\S*)$`, 'm').exec(await content(path));
   if (found === null) return undefined;
   const pid = Number(found[1]);
-  if (!isAlive(pid)) return undefined;
+  if (!isAlive(pid) || found[2] !== String(await inodeOf(path))) return undefined;
   const start = await startOf(pid);
-  return start === found[2] || start === '' ? pid : undefined;
+  return start === found[3] || start === '' ? pid : undefined;
+}
+
+async function inodeOf(path: string): Promise<bigint | undefined> {
+  return stat(path, { bigint: true }).then(
+    ({ ino }) => ino,
+    () => undefined,
+  );
+}
+
+/** Opens a file, writes `text` and the mark into it. */
+async function writeMarked(path: string, flags: 'r+' | 'wx', text: string): Promise<string> {
+  const file = await open(path, flags);
+  try {
+    const held = text + (await mark((await file.stat({ bigint: true })).ino));
+    await file.truncate(0);
+    await file.write(held, 0);
+    return held;
+  } finally {
+    await file.close();
+  }
 }
 
 /** The pid of a process that has a lock of the kernel's on the file: a broker with the native engine, or a Kafka. -1 where
@@ -89,7 +111,7 @@ function locked(path: string, pid: number | undefined): BroadsheetError {
 
 /** Rejects with LOCKED if a living process holds the file this way. */
 export async function refuseHeld(path: string): Promise<void> {
-  const pid = await markedBy(await content(path));
+  const pid = await markedBy(path);
   if (pid !== undefined) throw locked(path, pid);
 }
 
@@ -103,32 +125,60 @@ async function refuseLockedByKernel(path: string): Promise<void> {
     throw locked(path, written);
 }
 
-/** Whoever has this file looks at the lock and takes it. */
-async function takeTurn(path: string): Promise<string> {
-  const turn = `${path}.taking`;
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    try {
-      await writeFile(turn, await mark(), { flag: 'wx' });
-      return turn;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw osError('lock', path, error);
-    }
-    const pid = await markedBy(await content(turn));
-    if (pid !== undefined) throw locked(path, pid);
-    // Its process died within the moment that this takes.
-    await unlink(turn).catch(() => {});
+/** Whoever has this file looks at the lock and takes it; it exists for that moment only. */
+class Turn {
+  readonly #path: string;
+  readonly #inode: bigint | undefined;
+
+  private constructor(path: string, inode: bigint | undefined) {
+    this.#path = path;
+    this.#inode = inode;
   }
-  throw locked(path, undefined);
+
+  static async take(lockPath: string): Promise<Turn> {
+    const path = `${lockPath}.taking`;
+    // Linked in its place with the mark in it: nobody sees it without.
+    const own = `${path}.${randomUUID()}`;
+    await writeMarked(own, 'wx', '');
+    try {
+      for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+        try {
+          await link(own, path);
+          return new Turn(path, await inodeOf(own));
+        } catch (error) {
+          if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+        }
+        const pid = await markedBy(path);
+        if (pid !== undefined) throw locked(lockPath, pid);
+        // Its process died within the moment.
+        await unlink(path).catch(() => {});
+      }
+      throw locked(lockPath, undefined);
+    } finally {
+      await unlink(own);
+    }
+  }
+
+  /** Whether it was not taken for a dead process's meanwhile. */
+  async isOurs(): Promise<boolean> {
+    return (await inodeOf(this.#path)) === this.#inode;
+  }
+
+  async end(): Promise<void> {
+    if (await this.isOurs()) await unlink(this.#path).catch(() => {});
+  }
 }
 
 /** Takes the lock: `text`, which begins with the pid, and the mark are the file's content. Rejects with LOCKED. */
 export async function takeLock(path: string, text: string): Promise<{ release(): Promise<void> }> {
-  const turn = await takeTurn(path);
+  let turn: Turn | undefined;
   try {
+    turn = await Turn.take(path);
     await refuseHeld(path);
     await refuseLockedByKernel(path);
-    const held = text + (await mark());
-    await writeFile(path, held);
+    await writeFile(path, '', { flag: 'a' });
+    if (!(await turn.isOurs())) throw locked(path, undefined);
+    const held = await writeMarked(path, 'r+', text);
     return {
       release: async () => {
         if ((await content(path)) === held) await writeFile(path, '');
@@ -137,6 +187,6 @@ export async function takeLock(path: string, text: string): Promise<{ release():
   } catch (error) {
     throw osError('lock', path, error);
   } finally {
-    await unlink(turn).catch(() => {});
+    await turn?.end();
   }
 }

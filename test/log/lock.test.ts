@@ -1,7 +1,7 @@
 /** The lock on a data directory between brokers of either engine. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, linkSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -63,15 +63,24 @@ describe('the lock', () => {
     }
     child.kill('SIGKILL');
     await once(child, 'exit');
+    expect(readFileSync(path, 'utf8')).toContain(`held by process ${child.pid} `);
     // As if it had died within the moment in which it took the lock.
-    writeFileSync(`${path}.taking`, readFileSync(path));
+    linkSync(path, `${path}.taking`);
     await (await js!.lock(path, mine)).release();
     await (await native!.lock(path, mine)).release();
   });
 
-  it('is not that of another process with the same pid', async () => {
+  it('is not that of another process with the same pid, nor that of a copy', async () => {
     const path = join(scratch(), '.lock');
-    writeFileSync(path, `${process.pid}\nheld by process ${process.pid} another-boot:123\n`);
-    await (await js!.lock(path, mine)).release();
+    writeFileSync(path, '');
+    const { ino } = statSync(path, { bigint: true });
+    writeFileSync(path, `${process.pid}\nheld by process ${process.pid} ${ino} another-boot:123\n`);
+    const lock = await js!.lock(path, mine);
+    for (const files of [js!, native!]) {
+      copyFileSync(path, `${path}-copy`);
+      await (await files.lock(`${path}-copy`, mine)).release();
+      await expect(files.lock(path, mine)).rejects.toMatchObject(locked);
+    }
+    await lock.release();
   });
 });
