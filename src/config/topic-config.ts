@@ -57,7 +57,8 @@ export function topicConfig(overrides: ReadonlyMap<string, string>, broker: Brok
     if (text === null) throw new BroadsheetError('INVALID_CONFIG', `${name} has no value`);
     return parseConfig(definition, text);
   };
-  const number = (name: string) => value(name) as number;
+  // "Never" is said with 2^63 - 1; a number that is exact means the same.
+  const number = (name: string) => Math.min(value(name) as number, Number.MAX_SAFE_INTEGER);
   const internalSegmentBytes = overrides.get('internal.segment.bytes');
   return {
     cleanupPolicy: value('cleanup.policy') as string[],

@@ -36,6 +36,15 @@ describe('definitions', () => {
 });
 
 describe('topic config', () => {
+  it('has exact numbers only, also where the largest of 64 bits stands for never', () => {
+    for (const key of ['segment.ms', 'segment.jitter.ms', 'flush.ms', 'flush.messages', 'retention.ms']) {
+      const values = Object.values(topic({ [key]: '9223372036854775807' }));
+      expect(values).toContain(Number.MAX_SAFE_INTEGER);
+      for (const value of values)
+        if (typeof value === 'number') expect(value).toBeLessThanOrEqual(Number.MAX_SAFE_INTEGER);
+    }
+  });
+
   it('takes its own value, then the broker synonym with its unit, then the default', () => {
     expect(topicConfig(new Map(), broker).retentionMs).toBe(604_800_000);
     const hours = new BrokerConfig(new Map([['log.retention.hours', '2']]));

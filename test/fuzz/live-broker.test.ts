@@ -18,7 +18,7 @@ import { patchCrc } from '../../src/protocol/records/batch.ts';
 import { BatchBuilder, type BatchOptions } from '../../src/protocol/records/writer.ts';
 import { framed, request } from '../broker/garbage-cases.ts';
 import { TestLogger } from '../broker/test-broker.ts';
-import type { ApiVector } from '../support/golden/codecs.ts';
+import { type ApiVector, apiCodec } from '../support/golden/codecs.ts';
 import { readLines } from '../support/golden/vectors.ts';
 import { mutate } from '../support/mutate.ts';
 import { Random } from '../support/random.ts';
@@ -86,36 +86,77 @@ function isHuge({ key, version }: Sample, body: Buffer): boolean {
   }
 }
 
-function frameOf(sample: Sample, random: Random): Buffer | undefined {
+interface Thrown {
+  readonly frame: Buffer;
+  /** What the broker must take it for; undefined when its header is mutated too. */
+  readonly as: Sample | undefined;
+}
+
+function frameOf(sample: Sample, random: Random): Thrown | undefined {
   const body = random.int(8) === 0 ? sample.body : mutate(sample.body, random);
   if (isHuge(sample, body)) return undefined;
   const frame = request(sample.key, sample.version, body);
-  return random.int(10) === 0 ? framed(mutate(frame.subarray(4), random)) : frame;
+  if (random.int(10) > 0) return { frame, as: sample };
+  return { frame: framed(mutate(frame.subarray(4), random)), as: undefined };
 }
 
 const SENTINEL = 0x7ffffff0;
 
-/** Sends frames on one connection and a request behind them; resolves when that is answered or the connection closed. */
-async function throwAt(address: string, frames: readonly Buffer[], waits: boolean): Promise<void> {
+/** What was answered before the sentinel. */
+function answersIn(bytes: Buffer): Buffer[] {
+  const answers: Buffer[] = [];
+  for (let at = 0; at + 8 <= bytes.length; ) {
+    const end = at + 4 + bytes.readInt32BE(at);
+    if (end > bytes.length) break;
+    if (bytes.readInt32BE(at + 4) === SENTINEL) break;
+    answers.push(bytes.subarray(at + 4, end));
+    at = end;
+  }
+  return answers;
+}
+
+let decoded = 0;
+
+/** Throws for an answer that is none of its API and version, from its first byte to its last. */
+async function decode(answer: Buffer, { key, version }: Sample): Promise<void> {
+  const facts = API_FACTS[key]!;
+  const reader = new Reader(answer);
+  reader.int32();
+  if (facts.responseHeaderVersion(version) >= 1) reader.int8();
+  try {
+    (await apiCodec(facts.name, 'response')).read(reader, version);
+  } catch (error) {
+    throw new Error(`the answer of ${facts.name} v${version} does not decode: ${answer.toString('hex')}`, {
+      cause: error,
+    });
+  }
+  expect(reader.remaining, `${facts.name} v${version}: bytes behind the answer`).toBe(0);
+  decoded++;
+}
+
+/** Sends frames on one connection and a request behind them; resolves when that is answered or the connection closed. The answers
+ * are those of the requests that were sent, as far as it is known which those are. */
+async function throwAt(address: string, thrown: readonly Thrown[], waits: boolean): Promise<void> {
   const [host, port] = address.split(':') as [string, string];
   const socket = net.connect(Number(port), host);
   socket.on('error', () => {});
-  let tail = Buffer.alloc(0);
   let closed = false;
   socket.on('close', () => {
     closed = true;
   });
   const sentinel = request(ApiKey.ApiVersions, 0);
   sentinel.writeInt32BE(SENTINEL, 8);
-  const mark = Buffer.alloc(4);
-  mark.writeInt32BE(SENTINEL);
+  const mark = sentinel.subarray(8, 12);
+  const chunks: Buffer[] = [];
+  let tail = Buffer.alloc(0);
   let answered = false;
   socket.on('data', (bytes) => {
+    chunks.push(bytes);
     const all = Buffer.concat([tail, bytes]);
     answered ||= all.includes(mark);
     tail = all.subarray(Math.max(0, all.length - 3));
   });
-  socket.write(Buffer.concat([...frames, sentinel]));
+  socket.write(Buffer.concat([...thrown.map(({ frame }) => frame), sentinel]));
   if (waits) {
     // The broker has it when it has answered somebody else.
     const client = await Client.connect(address);
@@ -125,12 +166,16 @@ async function throwAt(address: string, frames: readonly Buffer[], waits: boolea
     await until(() => answered || closed);
   }
   socket.destroy();
+  // A Produce with acks=0 has no answer.
+  const [one] = thrown;
+  if (thrown.length > 1 || one?.as === undefined) return;
+  for (const answer of answersIn(Buffer.concat(chunks))) await decode(answer, one.as);
 }
 
 async function fuzzRequests(address: string, seed: number, mutations: number): Promise<void> {
   const random = new Random(seed);
   for (const sample of samples()) {
-    const frames: Buffer[] = [];
+    const frames: Thrown[] = [];
     for (let i = 0; i < mutations; i++) {
       const frame = frameOf(sample, random);
       if (frame !== undefined) frames.push(frame);
@@ -184,6 +229,7 @@ describe('a live broker', () => {
     const before = process.memoryUsage.rss();
     await fuzzRequests(bootstrapServers, seedOf('requests', 20261202), scaled(4, 200));
     expect(process.memoryUsage.rss() - before).toBeLessThan(512 * MIB);
+    expect(decoded).toBeGreaterThan(100);
     expect(logger.lines.filter(({ level }) => level === 'error')).toEqual([]);
     await broker!.close();
     const again = await start();
