@@ -77,6 +77,7 @@ export class DiskFuzzer {
   readonly #work: string;
   readonly #partitions: readonly PartitionFacts[];
   readonly #random: Random;
+  #starts = 0;
 
   /** `pristine` stays as it is; `work` is overwritten each round. */
   constructor(pristine: string, work: string, partitions: readonly PartitionFacts[], random: Random) {
@@ -121,7 +122,9 @@ export class DiskFuzzer {
   }
 
   async #start(logger: TestLogger): Promise<Broker> {
-    return createBroker({ dataDir: this.#work, host: '127.0.0.1', port: 0, logger });
+    // Both engines open what the native one left.
+    const engine = ++this.#starts % 2 === 0 ? 'native' : 'js';
+    return createBroker({ dataDir: this.#work, host: '127.0.0.1', port: 0, logger, config: { engine } });
   }
 
   async #startOnVital(safe: ReadonlyMap<string, number>): Promise<string | undefined> {
