@@ -42,7 +42,7 @@ export default defineConfig({
           name: 'unit',
           maxWorkers: 2,
           include: ['test/**/*.test.ts'],
-          exclude: ['test/interop/**', 'test/crash/**', 'test/tidy.test.ts', SLOW_BENCH],
+          exclude: ['test/interop/**', 'test/crash/**', 'test/budgets/**', 'test/tidy.test.ts', SLOW_BENCH],
         },
       },
       { test: { ...common, name: 'tidy', include: ['test/tidy.test.ts'] } },
@@ -61,7 +61,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'crash',
-          include: ['test/crash/**/*.test.ts'],
+          include: ['test/crash/**/*.test.ts', 'test/budgets/**/*.test.ts'],
           testTimeout: 3_600_000,
           fileParallelism: false,
         },

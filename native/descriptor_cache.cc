@@ -64,7 +64,16 @@ Status CachedFile::map(size_t needed, size_t length, std::shared_ptr<const Mappi
   std::shared_ptr<File> file;
   if (Status status = get(&file); !status.ok()) return status;
   auto mapping = std::make_shared<Mapping>();
-  if (Status status = file->map(length, mapping.get()); !status.ok()) return status;
+  Status status = file->map(length, mapping.get());
+  if (status.code == Code::kLimit) {
+    // Something else took the process's mappings: give back what can be given.
+    {
+      std::lock_guard<std::mutex> lock(cache.mutex_);
+      while (!cache.mapped_.empty()) cache.drop_mapping(cache.mapped_.front());
+    }
+    status = file->map(length, mapping.get());
+  }
+  if (!status.ok()) return status;
   *fresh = true;
   std::lock_guard<std::mutex> lock(cache.mutex_);
   if (mapping_) cache.drop_mapping(this);

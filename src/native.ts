@@ -11,6 +11,7 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
+import { namingLimit } from './runtime/limits.ts';
 
 /** A Status that is not OK, as the addon hands it over. */
 export interface StatusObject {
@@ -369,7 +370,7 @@ function checked(candidate: Addon): Addon {
 }
 
 export function toError(status: StatusObject): BroadsheetError {
-  return new BroadsheetError(status.code, status.context, status.errno);
+  return new BroadsheetError(status.code, namingLimit(status.context, status.errno), status.errno);
 }
 
 /** Passes a hot call's result on, or throws its Status. */

@@ -4,6 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { type AddressInfo, createServer, isIP, type Server, type Socket } from 'node:net';
 import { constants, devNull } from 'node:os';
 import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
+import { namingLimit } from '../runtime/limits.ts';
 
 /** Cut by the system to what it allows. */
 const BACKLOG = 4096;
@@ -22,7 +23,8 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 function failure(error: NodeJS.ErrnoException, where: string): BroadsheetError {
   const errno = constants.errno[error.code as keyof typeof constants.errno] ?? 0;
   const code = error.syscall === 'getaddrinfo' ? 'NOT_FOUND' : (CODES[error.code ?? ''] ?? 'IO');
-  return new BroadsheetError(code, `listen on ${where}: ${error.message}`, errno, { cause: error });
+  const text = namingLimit(`listen on ${where}: ${error.message}`, errno);
+  return new BroadsheetError(code, text, errno, { cause: error });
 }
 
 function isAbsentHere({ code }: NodeJS.ErrnoException): boolean {
@@ -124,7 +126,12 @@ export class JsListener {
     this.#starved = true;
     const errno = constants.errno[error.code as keyof typeof constants.errno] ?? 0;
     this.#host.onStarved(
-      new BroadsheetError('LIMIT', 'no descriptor is left for another connection', errno, { cause: error }),
+      new BroadsheetError(
+        'LIMIT',
+        namingLimit('no descriptor is left for another connection: it is turned away', errno),
+        errno,
+        { cause: error },
+      ),
     );
   }
 

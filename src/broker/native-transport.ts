@@ -3,6 +3,7 @@ import { nativeRanges } from '../log/native-ranges.ts';
 import { addon, type SocketAddon, type SocketShared, toError } from '../native.ts';
 import type { Part } from '../protocol/part.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { namingLimit } from '../runtime/limits.ts';
 import type {
   CloseReason,
   ConnectionId,
@@ -271,7 +272,11 @@ class NativeTransport implements Transport {
     if (!first) return;
     handler.onAcceptFailed?.(
       listener,
-      new BroadsheetError('LIMIT', 'no descriptor is left for another connection: accepting rests', errno),
+      new BroadsheetError(
+        'LIMIT',
+        namingLimit('no descriptor is left for another connection: accepting rests', errno),
+        errno,
+      ),
     );
   }
 }

@@ -7,6 +7,7 @@ import fs from 'node:fs';
 import { getSystemErrorName } from 'node:util';
 import type { HeldFile, RangeSource } from '../protocol/part.ts';
 import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
+import { namingLimit } from '../runtime/limits.ts';
 
 /** Named as the native engine's calls are. */
 export type FileCall =
@@ -61,9 +62,8 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
 export function osError(what: string, path: string, error: unknown): BroadsheetError {
   if (error instanceof BroadsheetError) return error;
   const { code = '', errno = 0, message } = error as NodeJS.ErrnoException;
-  return new BroadsheetError(CODES[code] ?? 'IO', `${what} ${path}: ${message}`, Math.abs(errno), {
-    cause: error,
-  });
+  const text = namingLimit(`${what} ${path}: ${message}`, errno);
+  return new BroadsheetError(CODES[code] ?? 'IO', text, Math.abs(errno), { cause: error });
 }
 
 type Answer<T> = (error: NodeJS.ErrnoException | null, result: T) => void;
@@ -351,15 +351,38 @@ export async function listFolder(path: string): Promise<FolderEntry[]> {
   return entries.filter((entry) => entry !== undefined);
 }
 
+/** Files that are open for one operation only, at most so many at once: a thousand new partitions have one each. */
+const BRIEFLY_OPEN = 32;
+let brieflyOpen = 0;
+const waiting: (() => void)[] = [];
+
+/** Opens a file for the time of `work`, which must not open another one in this way. */
+export async function withFile<T>(
+  path: string,
+  mode: OpenMode,
+  work: (file: JsFile) => Promise<T>,
+): Promise<T> {
+  if (brieflyOpen < BRIEFLY_OPEN) brieflyOpen++;
+  else await new Promise<void>((resolve) => waiting.push(resolve));
+  try {
+    const file = await JsFile.open(path, mode);
+    try {
+      return await work(file);
+    } finally {
+      file.release();
+    }
+  } finally {
+    // The place goes to whoever waited longest.
+    const next = waiting.shift();
+    if (next === undefined) brieflyOpen--;
+    else next();
+  }
+}
+
 /** Makes a folder's entries durable. Windows has no such call: there it does nothing. */
 export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return;
-  const folder = await JsFile.open(path, 'read');
-  try {
-    await folder.fsync();
-  } finally {
-    folder.release();
-  }
+  await withFile(path, 'read', (folder) => folder.fsync());
 }
 
 /** The folder that holds a path; "." for a bare name. */

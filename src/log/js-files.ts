@@ -4,16 +4,15 @@ import { BroadsheetError } from '../runtime/errors.ts';
 import { diskSpace } from './disk-space.ts';
 import {
   type FolderEntry,
-  JsFile,
   listFolder,
   makeFolder,
-  type OpenMode,
   parentOf,
   removeFile,
   removeFolder,
   renamePath,
   statPath,
   syncFolder,
+  withFile,
 } from './js-file.ts';
 import { takeLock } from './js-lock.ts';
 import type { Files } from './log.ts';
@@ -26,7 +25,7 @@ export class JsFiles implements Files {
 
   read(path: string, maxBytes = DEFAULT_MAX_BYTES): Promise<Buffer> {
     return this.#inOrder([path], () =>
-      using(path, 'read', async (file) => {
+      withFile(path, 'read', async (file) => {
         const size = await file.size();
         if (size > maxBytes) {
           throw new BroadsheetError('LIMIT', `read ${path}: it has ${size} bytes, more than ${maxBytes}`);
@@ -41,7 +40,7 @@ export class JsFiles implements Files {
     const bytes = Buffer.from(data);
     return this.#inOrder([path], async () => {
       const temporary = `${path}.tmp`;
-      await using(temporary, 'create', async (file) => {
+      await withFile(temporary, 'create', async (file) => {
         try {
           await file.truncate(0);
           file.writeNow([bytes], 0);
@@ -68,7 +67,7 @@ export class JsFiles implements Files {
       const made = await makeOne(folder, true);
       let created = false;
       try {
-        await using(path, 'create-new', async (file) => {
+        await withFile(path, 'create-new', async (file) => {
           created = true;
           file.writeNow([bytes], 0);
           await file.fsync();
@@ -155,15 +154,6 @@ function systemCode(error: unknown): string | undefined {
 /** What is tidied up after a failure may fail as well; the first failure is the one to tell. */
 async function ignore(work: Promise<void>): Promise<void> {
   await work.catch(() => {});
-}
-
-async function using<T>(path: string, mode: OpenMode, work: (file: JsFile) => Promise<T>): Promise<T> {
-  const file = await JsFile.open(path, mode);
-  try {
-    return await work(file);
-  } finally {
-    file.release();
-  }
 }
 
 async function exists(path: string): Promise<boolean> {
