@@ -8,6 +8,7 @@ import { getSystemErrorName } from 'node:util';
 import type { HeldFile, RangeSource } from '../protocol/part.ts';
 import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
 import { namingLimit } from '../runtime/limits.ts';
+import { Turns } from '../runtime/turns.ts';
 
 /** Named as the native engine's calls are. */
 export type FileCall =
@@ -100,22 +101,9 @@ function callNow<T>(name: FileCall, what: string, path: string, run: () => T): T
 /** Threads of libuv's pool. */
 const POOL = Number(process.env.UV_THREADPOOL_SIZE) || 4;
 /** Half of them: a slow disk's syncs must leave threads to those that read. */
-const MOST_SYNCS = Math.max(1, Math.floor(POOL / 2));
-let syncs = 0;
-const waiting: (() => void)[] = [];
-
-async function inTurn(sync: () => Promise<void>): Promise<void> {
-  if (syncs < MOST_SYNCS) syncs++;
-  // Whoever ends hands its place on.
-  else await new Promise<void>((resolve) => waiting.push(resolve));
-  try {
-    await sync();
-  } finally {
-    const next = waiting.shift();
-    if (next === undefined) syncs--;
-    else next();
-  }
-}
+const syncs = new Turns(Math.max(1, Math.floor(POOL / 2)));
+/** Files that are open for one operation only: a thousand new partitions have one each. */
+const brieflyOpen = new Turns(32);
 
 const { O_RDONLY, O_RDWR, O_CREAT, O_EXCL } = fs.constants;
 const FLAGS = {
@@ -238,7 +226,7 @@ export class JsFile implements RangeSource, HeldFile {
   }
 
   fdatasync(): Promise<void> {
-    return inTurn(() =>
+    return syncs.run(() =>
       this.#async('fdatasync', 'fdatasync', (done) => fs.fdatasync(this.fd, (e) => done(e, undefined))),
     );
   }
@@ -249,7 +237,7 @@ export class JsFile implements RangeSource, HeldFile {
   }
 
   fsync(): Promise<void> {
-    return inTurn(() =>
+    return syncs.run(() =>
       this.#async('fsync', 'fsync', (done) => fs.fsync(this.fd, (e) => done(e, undefined))),
     );
   }
@@ -351,32 +339,16 @@ export async function listFolder(path: string): Promise<FolderEntry[]> {
   return entries.filter((entry) => entry !== undefined);
 }
 
-/** Files that are open for one operation only, at most so many at once: a thousand new partitions have one each. */
-const BRIEFLY_OPEN = 32;
-let brieflyOpen = 0;
-const waiting: (() => void)[] = [];
-
 /** Opens a file for the time of `work`, which must not open another one in this way. */
-export async function withFile<T>(
-  path: string,
-  mode: OpenMode,
-  work: (file: JsFile) => Promise<T>,
-): Promise<T> {
-  if (brieflyOpen < BRIEFLY_OPEN) brieflyOpen++;
-  else await new Promise<void>((resolve) => waiting.push(resolve));
-  try {
+export function withFile<T>(path: string, mode: OpenMode, work: (file: JsFile) => Promise<T>): Promise<T> {
+  return brieflyOpen.run(async () => {
     const file = await JsFile.open(path, mode);
     try {
       return await work(file);
     } finally {
       file.release();
     }
-  } finally {
-    // The place goes to whoever waited longest.
-    const next = waiting.shift();
-    if (next === undefined) brieflyOpen--;
-    else next();
-  }
+  });
 }
 
 /** Makes a folder's entries durable. Windows has no such call: there it does nothing. */
