@@ -27,6 +27,7 @@ const ONLY_FULL = [
   'streams-app',
   'streams-tools',
   'streams-wire',
+  'transactions-wire',
 ].map((name) => `test/interop/${name}.test.ts`);
 
 /** Needs nothing but Node, yet more of the three minutes that unit tests may take than it is worth there. */

@@ -340,12 +340,12 @@ function prepareEnd(
   });
 }
 
-/** Aborts an open transaction without its client (its time is up, or another one takes the id over): the epoch that it has
- * is worth nothing from now on. */
+/** Aborts an open transaction without its client (its time is up, or somebody asks for the id): the epoch that it has is
+ * worth nothing from now on. With transaction.version 2 it may go on with InitProducerId, unless another came first. */
 export function fence(state: TransactionState, clientVersion: number, now: number): TransactionState {
   return changed(state, now, {
     producerEpoch: state.producerEpoch + 1,
-    lastProducerEpoch: NO_EPOCH,
+    lastProducerEpoch: bumpsEpochs(clientVersion) ? state.producerEpoch : NO_EPOCH,
     status: TransactionStatus.PrepareAbort,
     clientVersion,
   });
