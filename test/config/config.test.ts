@@ -58,7 +58,7 @@ describe('topic config', () => {
     expect(topicConfig(new Map(), both).retentionMs).toBe(5);
     expect(topicConfig(new Map([['retention.ms', '-1']]), both).retentionMs).toBe(-1);
     expect(topicConfig(new Map([['flush.messages', '9223372036854775807']]), broker).flushMessages).toBe(
-      2 ** 63,
+      Number.MAX_SAFE_INTEGER,
     );
   });
 });
