@@ -4,22 +4,28 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { Client } from '../../src/client/client.ts';
 import { Connection } from '../../src/client/connection.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { normalise } from '../support/cluster-answers.ts';
 import { CALLS } from '../support/cluster-cases.ts';
-import { command, KAFKA, KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
+import { KafkaTools } from '../support/compare-tools.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-cluster-dir-'));
 const kafka = new KafkaPeer(dir, kafkaPort());
+const tools = new KafkaTools();
 
 afterAll(async () => {
+  tools.close();
   await kafka.dispose();
   rmSync(dir, { recursive: true, force: true });
 });
 
-function configs(address: string, ...args: string[]): Promise<string> {
-  return command(KAFKA, 'tool', 'configs', '--bootstrap-server', address, ...args);
+async function configs(address: string, ...args: string[]): Promise<string> {
+  const { code, stdout, stderr } = await tools.run('configs', '--bootstrap-server', address, ...args);
+  if (code !== 0) throw new Error(`kafka-configs ${args.join(' ')} ended with ${code}: ${stdout}${stderr}`);
+  return stdout;
 }
 
 /** Mechanisms come in any order, and so do lines. */
@@ -55,6 +61,63 @@ async function withOurs<T>(use: (address: string) => Promise<T>): Promise<T> {
 }
 
 const alter = (address: string, args: string) => configs(address, '--alter', ...args.split(' '));
+
+const TOPIC = '--entity-type topics --entity-name t --add-config';
+const BROKER = '--entity-type brokers --entity-name 1 --add-config';
+const BROKERS = '--entity-type brokers --entity-default --add-config';
+const GROUP = '--entity-type groups --entity-name g --add-config';
+const METRICS = '--entity-type client-metrics --entity-name m --add-config';
+
+/** What kafka-configs shows of dynamic configs. A Kafka's own cluster-wide min.insync.replicas is in none of our directories. */
+async function dynamicConfigs(address: string): Promise<string[]> {
+  const printed: string[] = [];
+  for (const entity of [
+    ['topics', '--entity-name', 't'],
+    ['brokers', '--entity-name', '1'],
+    ['brokers', '--entity-default'],
+    ['groups', '--entity-name', 'g'],
+    ['client-metrics', '--entity-name', 'm'],
+    ['groups'],
+    ['client-metrics'],
+  ]) {
+    printed.push(sortedLines(await configs(address, '--describe', '--entity-type', ...entity)));
+  }
+  return printed;
+}
+
+describe('dynamic configs of one directory', () => {
+  it('go from this broker to Apache Kafka and back', { timeout: 600_000 }, async () => {
+    const ours = await withOurs(async (address) => {
+      const client = await Client.connect(address);
+      await client.createTopics([{ name: 't', partitions: 1, configs: { 'retention.ms': '123456789' } }]);
+      await client.close();
+      await alter(
+        address,
+        `${TOPIC} cleanup.policy=[compact,delete],segment.bytes=2097152,max.message.bytes=777777`,
+      );
+      await alter(address, `${BROKER} log.cleaner.threads=2,num.io.threads=9`);
+      await alter(address, `${BROKERS} message.max.bytes=2000000,log.retention.ms=987654321`);
+      await alter(address, `${GROUP} consumer.session.timeout.ms=50000,consumer.heartbeat.interval.ms=6000`);
+      await alter(
+        address,
+        `${METRICS} interval.ms=60000,metrics=[org.apache.kafka.,x],match=[client_id=a.*]`,
+      );
+      return dynamicConfigs(address);
+    });
+    for (const [index, text] of ['777777', 'num.io.threads=9', '987654321', '50000', '60000'].entries()) {
+      expect(ours[index]).toContain(text);
+    }
+    await kafka.start();
+    expect(await dynamicConfigs(kafka.address)).toEqual(ours);
+    await alter(kafka.address, `${TOPIC} segment.bytes=3145728`);
+    await alter(kafka.address, '--entity-type brokers --entity-default --delete-config log.retention.ms');
+    await alter(kafka.address, `${GROUP} consumer.session.timeout.ms=51000`);
+    const theirs = await dynamicConfigs(kafka.address);
+    await kafka.stop();
+    expect(theirs).not.toEqual(ours);
+    await withOurs(async (address) => expect(await dynamicConfigs(address)).toEqual(theirs));
+  });
+});
 
 describe('quotas and users of one directory', () => {
   it('go from this broker to Apache Kafka and back', { timeout: 600_000 }, async () => {

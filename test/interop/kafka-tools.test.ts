@@ -134,6 +134,34 @@ describe("Kafka's tools", () => {
     });
   });
 
+  it.each(scaled(['consumer'], ['classic', 'consumer']))(
+    'verifiable-consumer reads each record once and commits, by the %s protocol',
+    async (protocol) => {
+      const { stdout } = await tool(
+        'verifiable-consumer',
+        ...['--topic', 'verifiable', '--group-id', `verifiable-${protocol}`, '--group-protocol', protocol],
+        ...['--max-messages', VERIFIABLE_RECORDS, '--reset-policy', 'earliest'],
+      );
+      const events = stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { name: string } & Record<string, unknown>);
+      const of = (name: string) => events.filter((event) => event.name === name);
+      expect(of('partitions_assigned')).toMatchObject([
+        { partitions: [{ topic: 'verifiable', partition: 0 }] },
+      ]);
+      let next = 0;
+      for (const { count, partitions } of of('records_consumed')) {
+        expect(partitions).toMatchObject([{ count, minOffset: next, maxOffset: next + Number(count) - 1 }]);
+        next += Number(count);
+      }
+      expect(next).toBe(VERIFIABLE_RECORDS);
+      expect(of('offsets_committed').every(({ success }) => success === true)).toBe(true);
+      expect(of('offsets_committed').at(-1)).toMatchObject({ offsets: [{ offset: VERIFIABLE_RECORDS }] });
+      expect(events.map(({ name }) => name)).toContain('shutdown_complete');
+    },
+  );
+
   it.each([
     ['perf', 'none'],
     ['perf-lz4', 'lz4'],
