@@ -31,7 +31,8 @@ import {
 
 const MAX_EPOCH = 2 ** 31 - 1;
 
-/** Computing a target is long from so many ms on, and is not done again before so many times that. */
+/** For so many members, computing a target is long from so many ms on, and is not done again before so many times that. */
+const MANY = 32;
 const LONG_MS = 20;
 const LONG_PAUSE = 5;
 
@@ -393,7 +394,8 @@ export class ConsumerGroupState {
     if (intervalMs > 0 && sinceMs >= 0 && sinceMs < intervalMs) return;
     const began = clock.monotonic();
     // What takes long is done for several changes at once: the broker has other groups.
-    if (this.#assigningMs > LONG_MS && began - this.#assignedAt < this.#assigningMs * LONG_PAUSE) return;
+    const isLong = this.members.size >= MANY && this.#assigningMs > LONG_MS;
+    if (isLong && began - this.#assignedAt < this.#assigningMs * LONG_PAUSE) return;
     this.#assign();
     this.#assignedAt = clock.monotonic();
     this.#assigningMs = this.#assignedAt - began;
