@@ -27,6 +27,7 @@ const ONLY_FULL = [
   'streams-app',
   'streams-tools',
   'streams-wire',
+  'transactions-directory',
   'transactions-wire',
 ].map((name) => `test/interop/${name}.test.ts`);
 
