@@ -151,7 +151,10 @@ export class GroupLife {
         this.#matcher.holds = true;
         return this.#matcher;
       },
-      createTopics: () => Promise.resolve(''),
+      createTopics: (missing) => {
+        for (const { name, partitions } of missing) this.topic(name, () => this.topics.add(name, partitions));
+        return Promise.resolve('');
+      },
       assignors: [uniformAssignor, rangeAssignor],
       newMemberId: (prefix) => `${prefix}-${this.#ids++}`,
     });
@@ -261,12 +264,8 @@ export class GroupLife {
 
   /** Throws unless the living share all partitions they subscribe to, and the group holds nobody else. */
   expectConverged(): void {
-    this.#checkCommitted();
-    if (this.#fault !== undefined) throw new Error(this.#fault);
+    this.expectAtRest();
     const { living } = this;
-    for (const client of living) {
-      if (client.unrest !== undefined) throw new Error(`${client.name} ${client.unrest}`);
-    }
     const wanted = new Set<string>();
     for (const name of new Set(living.flatMap(({ subscription }) => subscription))) {
       const topicId = this.topics.idOf(name);
@@ -278,10 +277,25 @@ export class GroupLife {
     if (owned.sort().join() !== [...wanted].sort().join()) {
       throw new Error(`of ${[...wanted].join()} are owned ${owned.join()}`);
     }
-    const { consumer, classic } = this.coordinator.get(GROUP) ?? {};
-    const size = consumer?.members.size ?? classic?.members.size ?? 0;
+  }
+
+  /** Throws unless nobody has anything more to do, and the group holds nobody but the living. */
+  protected expectAtRest(): void {
+    this.#checkCommitted();
+    if (this.#fault !== undefined) throw new Error(this.#fault);
+    const { living } = this;
+    for (const client of living) {
+      if (client.unrest !== undefined) throw new Error(`${client.name} ${client.unrest}`);
+    }
+    const { modern, classic } = this.coordinator.get(GROUP) ?? {};
+    const size = modern?.members.size ?? classic?.members.size ?? 0;
     if (size !== living.length) throw new Error(`the group has ${size} members, ${living.length} live`);
-    const state = consumer?.state ?? classic?.state ?? 'Empty';
-    if (state !== (living.length > 0 ? 'Stable' : 'Empty')) throw new Error(`the group is ${state}`);
+    const state = modern?.state ?? classic?.state ?? 'Empty';
+    if (state !== this.restingState) throw new Error(`the group is ${state}`);
+  }
+
+  /** The state of a group that is at rest. */
+  protected get restingState(): string {
+    return this.living.length > 0 ? 'Stable' : 'Empty';
   }
 }
