@@ -136,7 +136,8 @@ export class StreamsGroup {
     this.#touch(member);
     if (request.shutdownApplication) this.#shutdownBy = member.memberId;
     const changes = !sameHeld(assigned, member.progress.assigned);
-    if (changes || userEndpoint !== member.facts.userEndpoint) this.#endpointChanged(member);
+    // Who is alone tells nobody but itself.
+    if (!isFirst && (changes || userEndpoint !== member.facts.userEndpoint)) this.#endpointChanged(member);
     this.#answer(respond, this.#answerOf(member, request, changes, isAssigned));
     return undefined;
   }

@@ -26,6 +26,7 @@ const CLASSES = {
   'log-dirs': 'LogDirsCommand',
   'metadata-quorum': 'MetadataQuorumCommand',
   'reassign-partitions': 'reassign.ReassignPartitionsCommand',
+  'streams-groups': 'streams.StreamsGroupCommand',
   topics: 'TopicCommand',
 } as const;
 

@@ -35,8 +35,7 @@ export function taskIds(tasks: MemberAssignment) {
 
 function write(writer: Writer, version: number, answer: StreamsHeartbeatAnswer): void {
   const { tasks, endpoints, acceptableRecoveryLag, ...plain } = answer;
-  const legacy =
-    version < FIRST_WITH_LAG ? { acceptableRecoveryLagLegacy: Math.max(0, acceptableRecoveryLag) } : {};
+  const legacy = version < FIRST_WITH_LAG ? { acceptableRecoveryLagLegacy: 0 } : {};
   writeStreamsGroupHeartbeatResponse(writer, version, {
     ...plain,
     ...legacy,
