@@ -31,6 +31,18 @@ Status Folder::rename(const std::string& to) {
   return parent_of(from) == parent_of(to) ? Status::Ok() : sync_directory(parent_of(from));
 }
 
+Status Folder::rename_entry(std::string* name, const std::string& to) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Status status = rename_path(path_ + "/" + *name, path_ + "/" + to);
+  if (status.ok() || status.code == Code::kNotFound) *name = to;
+  return status;
+}
+
+std::string Folder::copy(const std::string& name) const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return name;
+}
+
 Status Folder::sync() const {
   std::shared_ptr<File> folder;
   {

@@ -25,6 +25,9 @@ class Folder {
   std::string path_of(const std::string& name) const;
   Status open(const std::string& name, OpenMode mode, std::shared_ptr<File>* out) const;
   Status rename(const std::string& to);
+  // Renames an entry; `name` is of whoever asks, and changes with it. Its readers hold the folder's lock.
+  Status rename_entry(std::string* name, const std::string& to);
+  std::string copy(const std::string& name) const;
   // Makes the folder's entries durable.
   Status sync() const;
 
@@ -42,7 +45,7 @@ class CachedFile {
   CachedFile(const CachedFile&) = delete;
   CachedFile& operator=(const CachedFile&) = delete;
 
-  const std::string& name() const { return name_; }
+  std::string name() const { return folder_->copy(name_); }
   std::string path() const { return folder_->path_of(name_); }
 
   // The open file; opens it again if its descriptor was let go. The file must exist.
@@ -52,6 +55,9 @@ class CachedFile {
   // A mapping of at least `needed` bytes; if one has to be made, of `length`. `fresh` tells that it was.
   Status map(size_t needed, size_t length, std::shared_ptr<const Mapping>* out, bool* fresh);
   void unmap();
+
+  // Gives the file another name; who has it open goes on. kNotFound when there is none: it has the name then too.
+  Status rename(const std::string& to) { return folder_->rename_entry(&name_, to); }
 
   // A descriptor with unsynced data is kept open: an error of its write-back could be lost with it. `file` is what
   // get() gave and what is written through.
@@ -66,7 +72,7 @@ class CachedFile {
  private:
   friend class DescriptorCache;
   const std::shared_ptr<Folder> folder_;
-  const std::string name_;
+  std::string name_;  // guarded by the folder's mutex
   // Guarded by the cache's mutex.
   std::shared_ptr<File> file_;
   std::shared_ptr<const Mapping> mapping_;

@@ -65,6 +65,26 @@ struct FlushJob {
   Status run() const;
 };
 
+// Segments that leave a log, and those that come in their place, on an I/O thread. The files of what comes lie ready under
+// names that end in .cleaned, and are renamed to .swap first: from when all of them are, a start completes the exchange,
+// before that it undoes it. What leaves is renamed to .deleted, in ascending order.
+struct ReplaceJob {
+  std::shared_ptr<Folder> folder;
+  std::vector<std::shared_ptr<Segment>> old;      // ascending
+  std::vector<std::shared_ptr<Segment>> cleaned;  // ascending
+  std::vector<std::string> gone;                  // names of files that may be removed
+  size_t renamed = 0;                             // of old
+  Status run();
+};
+
+struct SegmentFacts {
+  int64_t base_offset = 0;
+  int64_t size = 0;               // bytes
+  int64_t largest_timestamp = -1;  // of batches that hold records
+  int64_t last_modified = 0;      // ms since the epoch
+  int64_t began_at = -1;          // of the active one, unless it is empty: what segment.ms counts from
+};
+
 class Log {
  public:
   // Opens or makes the log in a folder, which is made if missing. Waits for the disk: for an I/O thread.
@@ -96,6 +116,13 @@ class Log {
   Status set_log_start_offset(int64_t offset);
 
   LogView view() const;
+  // Facts that need no disk; `largest_timestamp` and `last_modified` are left to be asked of the segments.
+  std::vector<SegmentFacts> facts() const;
+
+  // One at a time: begin, run on an I/O thread, finish. kInvalidArgument unless `old` names closed segments in a row that
+  // are flushed, and `cleaned` begins with the first of them, ascends and stays below what follows.
+  Status begin_replace(const std::vector<int64_t>& old, const std::vector<int64_t>& cleaned, ReplaceJob* job);
+  void finish_replace(const ReplaceJob& job, const Status& status);
   // -1: not known, learn first; else 0 or 1.
   int has_transactional(int64_t from, int64_t up_to) const;
 
@@ -155,6 +182,7 @@ class Log {
   size_t staged_count_ = 0;
 
   std::vector<std::shared_ptr<Segment>> unfinished_;  // closed since the last flush began
+  bool replacing_ = false;
   bool wants_flush_ = false;
   bool folder_dirty_ = false;
   int64_t writeback_begins_ = 0;  // position in the active segment

@@ -14,6 +14,8 @@ namespace {
 
 // Numbers of one batch as scanBatches hands them over, in a row.
 constexpr size_t kNumbersPerBatch = 10;
+// Those of one segment, of logFacts.
+constexpr size_t kNumbersPerSegment = 5;
 
 // The log that argument 0 names; without it the call is answered with CLOSED.
 struct Target {
@@ -465,6 +467,103 @@ napi_value log_learn_transactional(napi_env env, napi_callback_info info) {
       [from, up_to](const LogView& view, Nothing*) { return view.learn_transactional(from, up_to); }, make_nothing);
 }
 
+// logFacts(handle, done(status, numbers)): five numbers per segment
+napi_value log_facts(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const Target target(args);
+  const napi_value done = args.function(1, "done");
+  if (!args.ok()) return args.reject();
+  auto facts = std::make_shared<std::vector<SegmentFacts>>();
+  if (target) *facts = target.open->log->facts();
+  return ask_view<Nothing>(
+      args, env, target, done,
+      [facts](const LogView& view, Nothing*) {
+        for (size_t i = 0; i < view.parts.size(); ++i) {
+          StoredBatch largest;
+          bool found = false;
+          const LogView::Part& part = view.parts[i];
+          if (Status status = part.segment->last_modified(&(*facts)[i].last_modified); !status.ok()) return status;
+          Status status = part.segment->largest_timestamp(part.size, &largest, &found);
+          // What cannot be read has no time of its own.
+          if (!status.ok() && status.code != Code::kCorrupt) return status;
+          if (status.ok() && found) (*facts)[i].largest_timestamp = largest.max_timestamp;
+        }
+        return Status::Ok();
+      },
+      [facts](napi_env env, const Nothing&) {
+        void* data = nullptr;
+        napi_value buffer = nullptr;
+        napi_value result = nullptr;
+        const size_t count = facts->size() * kNumbersPerSegment;
+        napi_create_arraybuffer(env, count * sizeof(double), &data, &buffer);
+        double* to = static_cast<double*>(data);
+        for (const SegmentFacts& segment : *facts) {
+          *to++ = static_cast<double>(segment.base_offset);
+          *to++ = static_cast<double>(segment.size);
+          *to++ = static_cast<double>(segment.largest_timestamp);
+          *to++ = static_cast<double>(segment.last_modified);
+          *to++ = static_cast<double>(segment.began_at);
+        }
+        napi_create_typedarray(env, napi_float64_array, count, buffer, 0, &result);
+        return result;
+      });
+}
+
+std::vector<int64_t> offsets_of(napi_env env, napi_value array, uint32_t length) {
+  std::vector<int64_t> offsets;
+  for (uint32_t i = 0; i < length; ++i) {
+    napi_value element;
+    double offset = -1;
+    if (napi_get_element(env, array, i, &element) != napi_ok) continue;
+    if (napi_get_value_double(env, element, &offset) != napi_ok) continue;
+    // What is no offset is none of a segment either.
+    offsets.push_back(offset >= 0 && offset <= kMaxSafeInteger ? static_cast<int64_t>(offset) : -1);
+  }
+  return offsets;
+}
+
+// logReplaceSegments(handle, old, cleaned, done(status, names))
+napi_value log_replace_segments(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const Target target(args);
+  uint32_t old_count = 0;
+  uint32_t cleaned_count = 0;
+  const napi_value old = args.array(1, "old", &old_count);
+  const napi_value cleaned = args.array(2, "cleaned", &cleaned_count);
+  const napi_value done = args.function(3, "done");
+  if (!args.ok()) return args.reject();
+  Environment& environment = args.environment();
+  if (!target) return environment.fail(closed());
+  struct Replace {
+    ReplaceJob job;
+    Status status;
+    Reference done;
+  };
+  auto replace = std::make_shared<Replace>();
+  Status status = target.open->log->begin_replace(offsets_of(env, old, old_count),
+                                                  offsets_of(env, cleaned, cleaned_count), &replace->job);
+  if (!status.ok()) return environment.fail(std::move(status));
+  replace->done = Reference(env, done);
+  environment.io().submit([replace] { replace->status = replace->job.run(); },
+                          [replace, open = target.open, &environment] {
+                            const napi_env env = environment.env();
+                            open->log->finish_replace(replace->job, replace->status);
+                            open->publish();
+                            if (!replace->status.ok()) {
+                              replace->done.call({status_object(env, replace->status)});
+                              return;
+                            }
+                            napi_value names = nullptr;
+                            napi_create_array(env, &names);
+                            uint32_t index = 0;
+                            for (const std::string& name : replace->job.gone) {
+                              napi_set_element(env, names, index++, string(env, name));
+                            }
+                            replace->done.call({undefined(env), names});
+                          });
+  return number(env, 0);
+}
+
 // logRename(handle, dir, done(status))
 napi_value log_rename(napi_env env, napi_callback_info info) {
   Args args(env, info);
@@ -538,6 +637,8 @@ void init_log_binding(napi_env env, napi_value exports) {
           {"logFindByMaxTimestamp", log_find_by_max_timestamp},
           {"logScan", log_scan},
           {"logLearnTransactional", log_learn_transactional},
+          {"logFacts", log_facts},
+          {"logReplaceSegments", log_replace_segments},
           {"logRename", log_rename},
           {"logClose", log_close},
           {"descriptorCache", descriptor_cache}});

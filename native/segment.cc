@@ -45,12 +45,48 @@ void extend_tail(SegmentTail* tail, const StoredBatch& batch, int64_t index_inte
   tail->size += batch.bytes();
 }
 
-Segment::Segment(const std::shared_ptr<Folder>& folder, int64_t base_offset_in, int64_t index_interval)
+Segment::Segment(const std::shared_ptr<Folder>& folder, int64_t base_offset_in, int64_t index_interval,
+                 const char* suffix)
     : base_offset(base_offset_in),
-      log(folder, segment_file_name(base_offset_in, ".log")),
-      offsets(folder, segment_file_name(base_offset_in, ".index"), base_offset_in),
-      times(folder, segment_file_name(base_offset_in, ".timeindex"), base_offset_in),
+      log(folder, segment_file_name(base_offset_in, ".log") + suffix),
+      offsets(folder, segment_file_name(base_offset_in, ".index") + suffix, base_offset_in),
+      times(folder, segment_file_name(base_offset_in, ".timeindex") + suffix, base_offset_in),
+      folder_(folder),
       index_interval_(index_interval) {}
+
+Status Segment::adopt() {
+  struct stat facts;
+  if (Status status = stat_path(log.path(), &facts); !status.ok()) return status;
+  if (facts.st_size > INT32_MAX) return Status::Of(Code::kCorrupt, log.path() + " is larger than a segment can be");
+  closed_size = facts.st_size;
+  track_from(closed_size);
+  if (Status status = stat_path(folder_->path_of(offsets.name()), &facts); !status.ok()) return status;
+  if (Status status = offsets.adopt_closed(facts.st_size); !status.ok()) return status;
+  if (Status status = stat_path(folder_->path_of(times.name()), &facts); !status.ok()) return status;
+  return times.adopt_closed(facts.st_size);
+}
+
+Status Segment::rename(const char* from, const char* to, std::vector<std::string>* names) {
+  const auto named = [&](const char* kind, const char* suffix) { return segment_file_name(base_offset, kind) + suffix; };
+  const auto note = [&](Status status, const char* kind) {
+    if (status.ok() && names != nullptr) names->push_back(named(kind, to));
+    return status.code == Code::kNotFound ? Status::Ok() : status;
+  };
+  std::string transactions = named(".txnindex", from);
+  if (Status status = note(folder_->rename_entry(&transactions, named(".txnindex", to)), ".txnindex"); !status.ok()) {
+    return status;
+  }
+  if (Status status = note(offsets.rename(named(".index", to)), ".index"); !status.ok()) return status;
+  if (Status status = note(times.rename(named(".timeindex", to)), ".timeindex"); !status.ok()) return status;
+  return note(log.rename(named(".log", to)), ".log");
+}
+
+Status Segment::last_modified(int64_t* ms) {
+  struct stat facts;
+  Status status = stat_path(log.path(), &facts);
+  if (status.ok()) *ms = int64_t{facts.st_mtim.tv_sec} * 1000 + facts.st_mtim.tv_nsec / 1000000;
+  return status;
+}
 
 // Where to begin the search for an offset: the position of a batch that begins at or before it.
 Status Segment::position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position) {

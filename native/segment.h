@@ -44,7 +44,8 @@ void extend_tail(SegmentTail* tail, const StoredBatch& batch, int64_t index_inte
 
 class Segment {
  public:
-  Segment(const std::shared_ptr<Folder>& folder, int64_t base_offset, int64_t index_interval);
+  // `suffix` follows the names of its files: ".cleaned" for one that waits to be put into a log.
+  Segment(const std::shared_ptr<Folder>& folder, int64_t base_offset, int64_t index_interval, const char* suffix = "");
 
   const int64_t base_offset;
   CachedFile log;
@@ -57,6 +58,14 @@ class Segment {
   // anything needed is not in the page cache. An index that does not check out is made again (with may_wait) or
   // answered with kCold.
   Status locate(int64_t offset, int64_t size, bool may_wait, StoredBatch* out, bool* found);
+
+  // Takes the files of a closed segment as they are found. Waits.
+  Status adopt();
+  // Gives its files, the transaction index with them, names that end in `to` instead of `from`; the segment itself comes
+  // last. Who reads it goes on. Waits. `names`, if given, gets those that there are.
+  Status rename(const char* from, const char* to, std::vector<std::string>* names);
+  // When its file was last written to, ms since the epoch. Waits.
+  Status last_modified(int64_t* ms);
 
   // Says that the indexes do not check out.
   void distrust_indexes() { index_broken_ = true; }
@@ -84,6 +93,7 @@ class Segment {
  private:
   Status position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position);
 
+  const std::shared_ptr<Folder> folder_;
   const int64_t index_interval_;
   std::atomic<bool> index_broken_{false};
   std::mutex rebuild_;

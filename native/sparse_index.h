@@ -84,7 +84,7 @@ class OffsetIndex {
       : entries_(std::move(folder), name, kEntryBytes), base_offset_(base_offset) {}
 
   size_t count();
-  const std::string& name() const { return entries_.file().name(); }
+  std::string name() const { return entries_.file().name(); }
   // Adds entries in one go and writes when enough have come together.
   void append(const std::vector<OffsetEntry>& entries);
   Status write_pending();
@@ -95,6 +95,7 @@ class OffsetIndex {
   Status replace(const std::vector<OffsetEntry>& entries);
   Status sync();
   void release();
+  Status rename(const std::string& to) { return entries_.file().rename(to); }
 
   // Takes the file of a closed segment as it is found; `bytes` is its size. Reads nothing: the tail of zeros that a
   // killed Kafka leaves is looked for before the first lookup. kCorrupt when an index cannot have that size.
@@ -125,6 +126,7 @@ class TimeIndex {
       : entries_(std::move(folder), name, kEntryBytes), base_offset_(base_offset) {}
 
   size_t count();
+  std::string name() const { return entries_.file().name(); }
   void append(const std::vector<TimeEntry>& entries);
   Status write_pending();
   // The last entry whose timestamp is <= timestamp; {-1, base offset} when there is none.
@@ -134,6 +136,7 @@ class TimeIndex {
   Status replace(const std::vector<TimeEntry>& entries);
   Status sync();
   void release();
+  Status rename(const std::string& to) { return entries_.file().rename(to); }
   // As those of OffsetIndex. Entries with an offset > upto are dropped; kCorrupt too when they do not ascend, since what
   // is the largest timestamp is not known then.
   Status adopt_closed(int64_t bytes);

@@ -226,6 +226,14 @@ export interface LogAddon {
   /** Ten numbers per batch, in the order of BatchInfo. */
   logScan(log: number, from: number, upTo: number, producersOnly: boolean, done: Done<Float64Array>): number;
   logLearnTransactional(log: number, from: number, upTo: number, done: Done<undefined>): number;
+  /** Five numbers per segment, in the order of SegmentFacts. */
+  logFacts(log: number, done: Done<Float64Array>): number;
+  logReplaceSegments(
+    log: number,
+    old: readonly number[],
+    cleaned: readonly number[],
+    done: Done<string[]>,
+  ): number;
   logRename(log: number, dir: string, done: Done<undefined>): number;
   logClose(log: number, done: Done<undefined>): number;
   /** Open files and mappings of all logs of the process. With arguments, sets their limits; 0: by the process's own. */

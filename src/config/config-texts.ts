@@ -119,6 +119,8 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',
   'log.flush.offset.checkpoint.interval.ms': 'Time between two writes of the recovery points, in ms.',
+  'log.initial.task.delay.ms': 'Time from a start to the first search for segments to delete, in ms.',
+  'log.retention.check.interval.ms': 'Time between two searches for segments to delete or to close, in ms.',
   'log.flush.scheduler.interval.ms':
     'Longest time that an appended record stays unflushed where log.flush.interval.ms is not set, in ms.',
   'log.flush.start.offset.checkpoint.interval.ms': 'Time between two writes of the log start offsets, in ms.',

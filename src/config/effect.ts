@@ -20,8 +20,6 @@ export const TOPIC_KEYS_WITHOUT_EFFECT: ReadonlySet<string> = new Set([
   'remote.log.copy.disable',
   'remote.log.delete.on.disable',
   'remote.storage.enable',
-  'retention.bytes',
-  'retention.ms',
   'unclean.leader.election.enable',
 ]);
 
@@ -42,6 +40,8 @@ const OBEYED: ReadonlySet<string> = new Set([
   'log.dirs',
   'log.flush.offset.checkpoint.interval.ms',
   'log.flush.start.offset.checkpoint.interval.ms',
+  'log.initial.task.delay.ms',
+  'log.retention.check.interval.ms',
   'max.connections',
   'max.connections.per.ip',
   'max.connections.per.ip.overrides',

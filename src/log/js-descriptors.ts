@@ -45,7 +45,7 @@ export class Folder {
 
 /** A file of a log whose descriptor comes and goes. */
 export class CachedFile {
-  readonly name: string;
+  name: string;
   readonly folder: Folder;
   /** For the cache. */
   file: JsFile | undefined;
@@ -61,6 +61,21 @@ export class CachedFile {
 
   get path(): string {
     return `${this.folder.path}/${this.name}`;
+  }
+
+  /** Gives the file another name; who has it open goes on. False when there is none: it has the name then too. On the loop, so
+   * that whoever opens it finds it under the one name or the other. */
+  renameNow(to: string): boolean {
+    const from = this.path;
+    this.name = to;
+    try {
+      renameNow(from, this.path);
+      return true;
+    } catch (error) {
+      if ((error as BroadsheetError).code === 'NOT_FOUND') return false;
+      this.name = from.slice(this.folder.path.length + 1);
+      throw error;
+    }
   }
 
   /** The open file if its descriptor is there: valid until something else is opened; retain it to keep it. */
@@ -165,6 +180,11 @@ class Descriptors {
       const { path } = cached;
       try {
         const file = await JsFile.open(path, 'read-write');
+        if (path !== cached.path && cached.file === undefined) {
+          // Renamed meanwhile: another file may have had that name.
+          file.release();
+          continue;
+        }
         if (cached.released) return file;
         if (cached.file === undefined) return this.#admit(cached, file).retain();
         // Another one was faster; its descriptor is the one to keep.
@@ -172,7 +192,7 @@ class Descriptors {
         return cached.file.retain();
       } catch (error) {
         const { code } = error as BroadsheetError;
-        // The folder was renamed meanwhile.
+        // The file or its folder was renamed meanwhile.
         if (code === 'NOT_FOUND' && path !== cached.path) continue;
         if (code !== 'LIMIT' || this.#clean.size === 0) throw error;
         this.#shrink(0);

@@ -4,12 +4,22 @@
  */
 import { BroadsheetError } from '../runtime/errors.ts';
 import { descriptors, type Folder } from './js-descriptors.ts';
-import { type JsFile, removeNow } from './js-file.ts';
+import { type JsFile, removeNow, statPath } from './js-file.ts';
 import type { OpenedLog } from './js-recovery.ts';
+import { beginReplace, CLEANED_SUFFIX, exchange } from './js-replace.ts';
 import { JsSegment, type MutableTail } from './js-segment.ts';
 import { type StagedSegment, Staging } from './js-staging.ts';
 import { indexOf, LogView } from './js-view.ts';
-import type { BatchInfo, Log, LogOptions, OpenOptions, ReadResult, RecoveryReport, Staged } from './log.ts';
+import type {
+  BatchInfo,
+  Log,
+  LogOptions,
+  OpenOptions,
+  ReadResult,
+  RecoveryReport,
+  SegmentFacts,
+  Staged,
+} from './log.ts';
 
 const EMPTY: ReadResult = { kind: 'empty' };
 const COLD: ReadResult = { kind: 'cold' };
@@ -81,6 +91,7 @@ export class JsLog implements Log {
   #announced = false;
   /** Closed since the last flush began. */
   #unfinished: JsSegment[];
+  #replacing = false;
   #wantsFlush = false;
   #folderDirty: boolean;
   #flushing = false;
@@ -348,6 +359,62 @@ export class JsLog implements Log {
 
   segmentBaseOffsets(): number[] {
     return this.#closing === undefined ? this.#segments.map((segment) => segment.baseOffset) : [];
+  }
+
+  async segmentFacts(): Promise<SegmentFacts[]> {
+    this.#open();
+    const segments = [...this.#segments];
+    const { size, firstTimestamp, createdAt } = this.#tail;
+    const beganAt = size === 0 ? -1 : Number(firstTimestamp) >= 0 ? Number(firstTimestamp) : createdAt;
+    return Promise.all(
+      segments.map(async (segment, i): Promise<SegmentFacts> => {
+        const last = i + 1 === segments.length;
+        const sizeInBytes = last ? size : segment.closedSize;
+        const { mtimeMs } = await statPath(segment.log.path);
+        const largest = await segment.largestTimestamp(sizeInBytes).catch((error: unknown) => {
+          // What cannot be read has no time of its own.
+          if (known(error).code !== 'CORRUPT') throw error;
+        });
+        return {
+          baseOffset: segment.baseOffset,
+          sizeInBytes,
+          largestTimestamp: largest === undefined ? -1 : Number(largest.maxTimestamp),
+          lastModified: Math.floor(mtimeMs),
+          beganAt: last ? beganAt : -1,
+        };
+      }),
+    );
+  }
+
+  async replaceSegments(old: readonly number[], cleaned: readonly number[]): Promise<readonly string[]> {
+    this.#writable();
+    const job = beginReplace(this.#segments, this.flushedOffset, old, cleaned);
+    if (this.#replacing) throw new BroadsheetError('INVALID_ARGUMENT', 'segments are being replaced already');
+    this.#replacing = true;
+    const incoming = cleaned.map(
+      (base) => new JsSegment(this.#folder, base, this.#indexInterval, CLEANED_SUFFIX),
+    );
+    const left = new Set<JsSegment>();
+    const take = () => {
+      for (const segment of left) this.#closedBytes -= segment.closedSize;
+      for (const segment of incoming) this.#closedBytes += segment.closedSize;
+      const at = this.#segments.indexOf(job[0]!);
+      const kept = this.#segments.filter((segment) => !left.has(segment));
+      kept.splice(at, 0, ...incoming);
+      this.#segments = kept;
+      this.logStartOffset = Math.max(this.logStartOffset, kept[0]!.baseOffset);
+    };
+    try {
+      const gone = await exchange(this.#folder, job, incoming, left);
+      take();
+      return gone;
+    } catch (error) {
+      // What comes in the place of others comes whole or not at all.
+      if (incoming.length === 0 && left.size > 0) take();
+      throw error;
+    } finally {
+      this.#replacing = false;
+    }
   }
 
   async flush(): Promise<void> {

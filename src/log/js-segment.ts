@@ -5,9 +5,9 @@
  */
 import { BATCH_HEADER_BYTES } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { BatchWalker, parseBatch, type StoredBatch } from './js-batch.ts';
+import { BatchWalker, corrupt, parseBatch, type StoredBatch } from './js-batch.ts';
 import { CachedFile, descriptors, type Folder } from './js-descriptors.ts';
-import type { JsFile } from './js-file.ts';
+import { type JsFile, statPath } from './js-file.ts';
 import { type OffsetEntry, OffsetIndex, type TimeEntry, TimeIndex } from './js-index.ts';
 import { Positions } from './js-positions.ts';
 import type { Int64 } from './js-records.ts';
@@ -22,6 +22,8 @@ export function offsetOfFileName(name: string): number | undefined {
   const offset = Number(name.slice(0, 20));
   return offset < 2 ** 53 ? offset : undefined;
 }
+
+const MAX_INT32 = 2 ** 31 - 1;
 
 /** What is known about the end of a segment that is written to. A value: a failed tick is undone by taking the old one. */
 export interface SegmentTail {
@@ -100,12 +102,35 @@ export class JsSegment {
   #rebuild: Promise<void> | undefined;
   #largest: { readonly size: number; readonly batch: StoredBatch | undefined } | undefined;
 
-  constructor(folder: Folder, baseOffset: number, indexInterval: number) {
+  /** `suffix` follows the names of its files: `.cleaned` for one that waits to be put into a log. */
+  constructor(folder: Folder, baseOffset: number, indexInterval: number, suffix = '') {
+    const named = (kind: string) => segmentFileName(baseOffset, kind) + suffix;
     this.baseOffset = baseOffset;
-    this.log = new CachedFile(folder, segmentFileName(baseOffset, '.log'));
-    this.offsets = new OffsetIndex(folder, segmentFileName(baseOffset, '.index'), baseOffset);
-    this.times = new TimeIndex(folder, segmentFileName(baseOffset, '.timeindex'), baseOffset);
+    this.log = new CachedFile(folder, named('.log'));
+    this.offsets = new OffsetIndex(folder, named('.index'), baseOffset);
+    this.times = new TimeIndex(folder, named('.timeindex'), baseOffset);
     this.#indexInterval = indexInterval;
+  }
+
+  /** Takes the files of a closed segment as they are found. */
+  async adopt(): Promise<void> {
+    const { offsets, times } = this;
+    this.closedSize = (await statPath(this.log.path)).size;
+    if (this.closedSize > MAX_INT32) throw corrupt(`${this.log.path} is larger than a segment can be`);
+    for (const { entries } of [offsets, times]) entries.adoptClosed((await statPath(entries.file.path)).size);
+  }
+
+  /** Gives its files, the transaction index with them, names that end in `to` instead of `from`; the segment itself comes last.
+   * Who reads it goes on. Gives the new names of those that there are. */
+  renameNow(from: string, to: string): string[] {
+    const transactions = new CachedFile(
+      this.log.folder,
+      segmentFileName(this.baseOffset, '.txnindex') + from,
+    );
+    const files = [transactions, this.offsets.entries.file, this.times.entries.file, this.log];
+    return files
+      .filter((file) => file.renameNow(file.name.slice(0, file.name.length - from.length) + to))
+      .map((file) => file.name);
   }
 
   get #cached(): CachedFile[] {

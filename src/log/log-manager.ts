@@ -3,7 +3,6 @@
  * checkpoints at the directory's root. The metadata log is not among them.
  */
 import { randomUUID } from 'node:crypto';
-import type { BrokerConfig } from '../config/broker-config.ts';
 import type { TopicConfig } from '../config/topic-config.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -24,9 +23,12 @@ import type { LogCommitter } from './committer.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
+import { LogRetention } from './log-retention.ts';
+import type { LogManagerSettings } from './log-settings.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
-import { type LoadedPartition, loadPartition, readTopicId } from './partition-loader.ts';
-import { parsePartitionFolder, partitionFolder, suffixedFolder, suffixOf } from './partition-names.ts';
+import { PartitionFolders } from './partition-folders.ts';
+import { type LoadedPartition, loadPartition } from './partition-loader.ts';
+import { parsePartitionFolder, partitionFolder, suffixedFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
 import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
 
@@ -34,27 +36,6 @@ import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
 const METADATA_FOLDER = '__cluster_metadata-0';
 /** flush.ms above this (about 30,000 years) means never. */
 const LONGEST_FLUSH_MS = 1e15;
-
-/** Intervals in ms. */
-export interface LogManagerSettings {
-  readonly recoveryPointCheckpointMs: number;
-  readonly logStartCheckpointMs: number;
-  readonly highWatermarkCheckpointMs: number;
-  readonly producerExpirationMs: number;
-  readonly producerExpirationCheckMs: number;
-}
-
-export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
-  return {
-    recoveryPointCheckpointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
-    logStartCheckpointMs: config.number('log.flush.start.offset.checkpoint.interval.ms'),
-    highWatermarkCheckpointMs: config.number('replica.high.watermark.checkpoint.interval.ms'),
-    get producerExpirationMs() {
-      return config.number('producer.id.expiration.ms');
-    },
-    producerExpirationCheckMs: config.number('producer.id.expiration.check.interval.ms'),
-  };
-}
 
 /** What the metadata says of a partition. */
 export interface PartitionDescription {
@@ -112,6 +93,7 @@ export class LogManager implements PartitionHost {
   readonly #background = new Set<Promise<void>>();
   readonly #timers = new Set<Timer>();
   readonly #checkpoints: RootCheckpoints;
+  readonly #retention: LogRetention;
   #closing: Promise<void> | undefined;
 
   private constructor(options: LogManagerOptions) {
@@ -119,6 +101,17 @@ export class LogManager implements PartitionHost {
     this.#files = options.engine.files;
     this.#logger = options.logger;
     this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
+    this.#retention = new LogRetention(
+      {
+        roll: (partition) => this.#roll(partition),
+        checkpointLogStarts: () => this.checkpointLogStarts(),
+        removeSnapshots: (partition) => this.#removeSnapshots(partition),
+        inBackground: (what, work) => this.#inBackground(what, work),
+      },
+      this.#files,
+      options.clock,
+      options.logger,
+    );
     this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
   }
 
@@ -163,19 +156,21 @@ export class LogManager implements PartitionHost {
         readOffsetCheckpoint(this.#files, `${dataDir}/${name}`, this.#logger),
       ),
     );
-    const folders = (await this.#files.list(dataDir)).filter((entry) => entry.directory);
-    await forEachConcurrently(folders, async ({ name }) => {
+    const found = (await this.#files.list(dataDir)).filter((entry) => entry.directory);
+    const folders = new PartitionFolders(this.#files, dataDir, this.#logger);
+    await forEachConcurrently(found, async ({ name }) => {
       if (name === METADATA_FOLDER) return;
       const parsed = parsePartitionFolder(name);
       if (parsed === undefined) {
-        this.#meetForeignFolder(name);
+        const removal = folders.meetForeign(name);
+        if (removal !== undefined) this.#inBackground('remove a deleted partition', removal);
         return;
       }
       const { topic, index } = parsed;
       const dir = `${dataDir}/${name}`;
       const description = describe(topic, index);
       try {
-        if (!(await this.#belongs(dir, topic, index, description))) return;
+        if (!(await folders.belongs(topic, index, dir, description?.topicId))) return;
         const loaded = await loadPartition(
           this.#options.engine,
           dir,
@@ -196,48 +191,6 @@ export class LogManager implements PartitionHost {
         this.#logger.error({ topic, partition: index, reason: failure.message }, 'partition does not open');
       }
     });
-  }
-
-  #meetForeignFolder(name: string): void {
-    const path = `${this.#options.dataDir}/${name}`;
-    switch (suffixOf(name)) {
-      case 'delete':
-        this.#inBackground('remove a deleted partition', this.#files.removeTree(path));
-        break;
-      case 'stray':
-      case 'future':
-        this.#logger.warn({ path }, 'folder of a partition that was set aside; it is not served');
-        break;
-      default:
-        this.#logger.warn({ path }, 'folder is no partition; Apache Kafka does not start beside it');
-    }
-  }
-
-  /** False if the folder is not that of a known partition; it was set aside then. */
-  async #belongs(
-    dir: string,
-    topic: string,
-    index: number,
-    description: PartitionDescription | undefined,
-  ): Promise<boolean> {
-    const topicId = await readTopicId(this.#files, dir);
-    if (description !== undefined && topicId === description.topicId) return true;
-    const entries = await this.#files.list(dir);
-    const logBytes = entries
-      .filter((entry) => entry.name.endsWith('.log'))
-      .reduce((sum, entry) => sum + entry.size, 0);
-    if (topicId === undefined && logBytes === 0) {
-      // Its creation was cut short before it could hold a byte.
-      await this.#files.removeTree(dir);
-      return false;
-    }
-    const stray = suffixedFolder(topic, index, randomUUID(), 'stray');
-    await this.#files.rename(dir, `${this.#options.dataDir}/${stray}`);
-    this.#logger.warn(
-      { topic, partition: index, topicId, expected: description?.topicId, logBytes, folder: stray },
-      'folder belongs to no known partition and was set aside; nothing in it was changed',
-    );
-    return false;
   }
 
   #add(topic: string, index: number, description: PartitionDescription, loaded: LoadedPartition): Partition {
@@ -413,11 +366,37 @@ export class LogManager implements PartitionHost {
       // A snapshot says that nothing below it has to be scanned for aborted transactions.
       if (!partition.deleted) await partition.aborted.save(this.#files, log);
       if (!partition.deleted) await snapshots.write(log.dir, offset, bytes);
-      if (!partition.deleted) await snapshots.removeBelow(log.dir, log.segmentBaseOffsets()[0] ?? 0);
+      await this.#removeSnapshots(partition);
     } catch (error) {
       // A folder that was renamed meanwhile has no use for it.
       if (!partition.deleted) throw error;
     }
+  }
+
+  async #removeSnapshots(partition: Partition): Promise<void> {
+    const slot = this.#slots.get(partition);
+    const { log } = partition;
+    if (slot === undefined) return;
+    const [first = 0] = log.segmentBaseOffsets();
+    await slot.snapshots.removeBelow(log.dir, first);
+  }
+
+  // --- retention ---
+
+  /** Deletes what the topics' retention lets go of, and closes segments whose time is over. */
+  async retain(): Promise<void> {
+    await this.#retention.run(this.partitions());
+  }
+
+  /** Closes the active segment of a partition, with a snapshot of its producers. */
+  async #roll(partition: Partition): Promise<void> {
+    const slot = this.#slots.get(partition);
+    if (slot === undefined) return;
+    this.commitTick();
+    const { log, producers } = partition;
+    const offset = log.writtenOffset;
+    log.roll(this.#options.clock.now());
+    await this.#writeSnapshot({ slot, offset, bytes: encodeSnapshot(producers) });
   }
 
   // --- flushing ---
@@ -464,19 +443,23 @@ export class LogManager implements PartitionHost {
     this.#every(settings.logStartCheckpointMs, () => this.checkpointLogStarts());
     this.#every(settings.highWatermarkCheckpointMs, () => this.#checkpoints.write(HIGH_WATERMARK_FILE));
     this.#every(settings.producerExpirationCheckMs, async () => this.expireProducers());
+    this.#every(settings.retentionCheckMs, () => this.retain(), settings.retentionDelayMs);
   }
 
-  #every(ms: number, task: () => Promise<void>): void {
+  #every(ms: number, task: () => Promise<void>, first = ms): void {
     let timer: Timer;
-    const arm = () => {
+    const arm = (delayMs: number) => {
       if (this.#closing !== undefined) return;
-      timer = this.#options.clock.setTimer(ms, () => {
+      timer = this.#options.clock.setTimer(delayMs, () => {
         this.#timers.delete(timer);
-        this.#inBackground('run a periodic task', task().finally(arm));
+        this.#inBackground(
+          'run a periodic task',
+          task().finally(() => arm(ms)),
+        );
       });
       this.#timers.add(timer);
     };
-    arm();
+    arm(first);
   }
 
   expireProducers(): void {
@@ -532,6 +515,7 @@ export class LogManager implements PartitionHost {
     for (const timer of this.#timers) timer.cancel();
     this.commitTick();
     while (this.#background.size > 0) await Promise.all(this.#background);
+    await this.#retention.close().catch(() => {});
     let clean = this.#failures.size === 0;
     const attempt = async (fields: object, what: string, work: () => Promise<void>) => {
       try {

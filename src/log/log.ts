@@ -54,6 +54,19 @@ export interface BatchInfo {
   readonly sizeInBytes: number;
 }
 
+/** What retention and compaction decide by. */
+export interface SegmentFacts {
+  readonly baseOffset: number;
+  readonly sizeInBytes: number;
+  /** Of its batches that hold records, ms; -1 when none does, or when the headers can't be read. */
+  readonly largestTimestamp: number;
+  /** Of its file, ms since the epoch. */
+  readonly lastModified: number;
+  /** Of the active segment, unless it is empty: what segment.ms counts from (the timestamp of its first batch, or when it was
+   * made or opened where that has none), ms; else -1. */
+  readonly beganAt: number;
+}
+
 /** What stage() says of the batch that it took. The object is used again by the next call on any log: read it at once. */
 export interface Staged {
   readonly baseOffset: number;
@@ -114,6 +127,20 @@ export interface Log {
   scanBatches(from: number, upTo: number, producersOnly: boolean): Promise<BatchInfo[]>;
   /** Base offsets of all segments, ascending. */
   segmentBaseOffsets(): number[];
+  /** Facts of all segments, ascending; the last one is the active one. I/O thread. */
+  segmentFacts(): Promise<SegmentFacts[]>;
+  /**
+   * Takes the segments that begin at `old` out of the log: closed ones in a row, and flushed; one call at a time. Those that
+   * begin at `cleaned` come in their place: their files lie ready, synced, under names that end in `.cleaned`; the first begins
+   * where the first old one does. Without any, the first segments of the log leave, and the log start offset moves up if
+   * need be.
+   *
+   * The exchange is atomic for readers and for a crash (through `.swap`), durable when resolved. Files of what left,
+   * `.txnindex` too, then have names that end in `.deleted`, which are given for the caller to remove; ranges and
+   * questions that began before go on reading them. Throws INVALID_ARGUMENT, OFFLINE, CLOSED; rejects with IO ..., and what was
+   * not taken out stays readable; nothing may be cleaned in that log until it is opened again.
+   */
+  replaceSegments(old: readonly number[], cleaned: readonly number[]): Promise<readonly string[]>;
 
   /** fdatasync of all that is written at the call; moves flushedOffset. A failure takes the log offline. */
   flush(): Promise<void>;

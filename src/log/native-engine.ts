@@ -14,6 +14,7 @@ import type {
   OpenOptions,
   ReadResult,
   RecoveryReport,
+  SegmentFacts,
   Staged,
 } from './log.ts';
 import { NativeFiles } from './native-files.ts';
@@ -21,6 +22,7 @@ import { nativeInspector } from './native-inspector.ts';
 import { nativeRanges } from './native-ranges.ts';
 
 const NUMBERS_PER_BATCH = 10;
+const NUMBERS_PER_SEGMENT = 5;
 
 const EMPTY: ReadResult = { kind: 'empty' };
 const COLD: ReadResult = { kind: 'cold' };
@@ -215,6 +217,25 @@ class NativeLog implements Log {
 
   segmentBaseOffsets(): number[] {
     return addon().logSegments(this.#handle);
+  }
+
+  async segmentFacts(): Promise<SegmentFacts[]> {
+    const numbers = await ask((done: Done<Float64Array>) => addon().logFacts(this.#handle, done));
+    const facts: SegmentFacts[] = [];
+    for (let at = 0; at < numbers.length; at += NUMBERS_PER_SEGMENT) {
+      facts.push({
+        baseOffset: numbers[at]!,
+        sizeInBytes: numbers[at + 1]!,
+        largestTimestamp: numbers[at + 2]!,
+        lastModified: numbers[at + 3]!,
+        beganAt: numbers[at + 4]!,
+      });
+    }
+    return facts;
+  }
+
+  replaceSegments(old: readonly number[], cleaned: readonly number[]): Promise<readonly string[]> {
+    return ask((done: Done<string[]>) => addon().logReplaceSegments(this.#handle, old, cleaned, done));
   }
 
   flush(): Promise<void> {

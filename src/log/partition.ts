@@ -107,6 +107,7 @@ export class Partition {
   readonly #host: PartitionHost;
   readonly #watchers = new Set<PartitionWatcher>();
   #config: TopicConfig;
+  #options: LogOptions;
   #leaderEpoch = -1;
   #highWatermark: number;
   /** Transactions whose marker is not below the high watermark yet: first offset and that of the marker. */
@@ -126,6 +127,8 @@ export class Partition {
     this.aborted = parts.aborted;
     this.epochs = parts.epochs;
     this.#config = parts.config;
+    this.#options = logOptionsOf(parts.config);
+    this.log.setOptions(this.#options);
     this.#host = host;
     this.#highWatermark = parts.log.writtenOffset;
     this.#flushRequestedAt = parts.log.flushedOffset;
@@ -137,8 +140,14 @@ export class Partition {
 
   setConfig(config: TopicConfig): void {
     this.#config = config;
-    this.log.setOptions(logOptionsOf(config));
+    this.#options = logOptionsOf(config);
+    this.log.setOptions(this.#options);
     this.settle(undefined);
+  }
+
+  /** How long a segment takes batches, ms: segment.ms less its jitter. */
+  get segmentMs(): number {
+    return this.#options.segmentMs;
   }
 
   get leaderEpoch(): number {

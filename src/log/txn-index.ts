@@ -73,6 +73,11 @@ export class TransactionIndex {
     if (gone > 0) this.#entries.splice(0, gone);
   }
 
+  /** The files of these segments are gone. */
+  forgetFiles(bases: readonly number[]): void {
+    for (const base of bases) this.#files.delete(base);
+  }
+
   /** Entries whose markers lie in [from, upTo). */
   entriesIn(from: number, upTo: number): readonly AbortedTransaction[] {
     return this.#entries.slice(this.#firstEndingAt(from), this.#firstEndingAt(upTo));

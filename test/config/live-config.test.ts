@@ -111,8 +111,7 @@ describe("Kafka's quick-start file", () => {
   it('is told once what has no effect', () => {
     expect(broker.warnings).toEqual([
       'these configurations have no effect here: controller.quorum.bootstrap.servers, inter.broker.listener.name, ' +
-        'log.retention.bytes, log.retention.check.interval.ms, log.retention.hours, num.io.threads, ' +
-        'num.network.threads, num.recovery.threads.per.data.dir',
+        'num.io.threads, num.network.threads, num.recovery.threads.per.data.dir',
     ]);
     expect(keysWithoutEffect(new Map([['transaction.state.log.replication.factor', '3']]))).toHaveLength(1);
   });

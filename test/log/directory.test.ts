@@ -46,6 +46,8 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 86_400_000,
           producerExpirationCheckMs: 600_000,
+          retentionCheckMs: 300_000,
+          retentionDelayMs: 30_000,
         },
       },
       (topic, index) => known.get(`${topic}-${index}`),

@@ -94,6 +94,8 @@ class Model implements AppendListener {
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 2 ** 50,
           producerExpirationCheckMs: 600_000,
+          retentionCheckMs: 300_000,
+          retentionDelayMs: 30_000,
         },
       },
       (topic) => this.#description(topic),

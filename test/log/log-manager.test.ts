@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { LogCommitter } from '../../src/log/committer.ts';
-import { LogManager, type LogManagerSettings, type PartitionDescription } from '../../src/log/log-manager.ts';
+import { LogManager, type PartitionDescription } from '../../src/log/log-manager.ts';
+import type { LogManagerSettings } from '../../src/log/log-settings.ts';
 import type { AppendListener, Partition } from '../../src/log/partition.ts';
 import { decodeSnapshot } from '../../src/log/producer-snapshot.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
@@ -16,6 +17,8 @@ const settings: LogManagerSettings = {
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
   producerExpirationCheckMs: 600_000,
+  retentionCheckMs: 300_000,
+  retentionDelayMs: 30_000,
 };
 
 const ID_A = 'OeXl6uY5Tm2ppr3C3B0cZQ';
@@ -436,5 +439,79 @@ describe('LogCommitter', () => {
     }
     committer.commit((log) => heard.push(`caller for ${log.dir}`));
     expect(heard).toEqual(['owner of /d/a-0', 'caller for /d/b-0']);
+  });
+});
+
+describe('retention', () => {
+  const DAY = 86_400_000;
+
+  async function aged(config: Partial<Parameters<typeof topicConfigForTests>[0]>) {
+    known.set('t-0', {
+      topicId: ID_A,
+      leaderEpoch: 0,
+      config: topicConfigForTests({ segmentBytes: 200, ...config }),
+    });
+    const manager = await open();
+    const partition = await manager.create('t', 0, known.get('t-0')!);
+    for (let i = 0; i < 6; i++) {
+      append(manager, partition, { recordCount: 2, maxTimestamp: clock.now() });
+      clock.advance(DAY);
+      await settle();
+    }
+    return { manager, partition };
+  }
+
+  it('deletes what is too old by itself, and what is left outlives a kill', async () => {
+    const { manager, partition } = await aged({ retentionMs: 3 * DAY });
+    const changed: number[] = [];
+    partition.watch({ onVisible() {}, onChanged: () => changed.push(partition.logStartOffset) });
+    await manager.retain();
+    const start = partition.logStartOffset;
+    expect(start).toBeGreaterThan(0);
+    expect(changed.at(-1) ?? start).toBe(start);
+    expect(partition.log.segmentBaseOffsets()[0]).toBe(start);
+    expect(partition.logEndOffset).toBe(12);
+    await kill();
+    const again = (await open()).partition('t', 0)!;
+    expect([again.logStartOffset, again.logEndOffset]).toEqual([start, 12]);
+  });
+
+  it('empties a log without traffic, the active segment too, and keeps its end and its producers', async () => {
+    known.set('t-0', { topicId: ID_A, leaderEpoch: 0, config: topicConfigForTests({ retentionMs: DAY }) });
+    let manager = await open();
+    let partition = await manager.create('t', 0, known.get('t-0')!);
+    append(manager, partition, {
+      producerId: 5,
+      producerEpoch: 0,
+      baseSequence: 0,
+      recordCount: 4,
+      maxTimestamp: clock.now(),
+    });
+    for (let i = 0; i < 2 * DAY; i += 300_000) {
+      clock.advance(300_000);
+      for (let n = 0; n < 3; n++) await settle();
+    }
+    expect([partition.logStartOffset, partition.logEndOffset]).toEqual([4, 4]);
+    expect(partition.log.sizeInBytes).toBe(0);
+    await manager.close(1);
+    manager = await open();
+    partition = manager.partition('t', 0)!;
+    expect([partition.logStartOffset, partition.logEndOffset]).toEqual([4, 4]);
+    expect(text('t-0/00000000000000000004.snapshot')).toBeDefined();
+    append(manager, partition, { maxTimestamp: clock.now() });
+    expect(partition.logEndOffset).toBe(5);
+  });
+
+  it('has the log start on disk before it deletes, and deletes nothing when that fails', async () => {
+    const { manager, partition } = await aged({ retentionMs: -1 });
+    manager.setConfig(partition, { ...partition.config, retentionMs: 3 * DAY });
+    const bases = partition.log.segmentBaseOffsets();
+    engine.files.failNextWrite.set('/d/log-start-offset-checkpoint', new BroadsheetError('IO', 'broken'));
+    await manager.retain();
+    expect(partition.log.segmentBaseOffsets()).toEqual(bases);
+    expect(logged.filter((line) => line.startsWith('error'))).toHaveLength(1);
+    const start = partition.logStartOffset;
+    await manager.retain();
+    expect(partition.log.segmentBaseOffsets()[0]).toBe(start);
   });
 });

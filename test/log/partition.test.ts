@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { TopicConfig } from '../../src/config/topic-config.ts';
 import { LogCommitter } from '../../src/log/committer.ts';
-import { LogManager, type LogManagerSettings } from '../../src/log/log-manager.ts';
+import { LogManager } from '../../src/log/log-manager.ts';
+import type { LogManagerSettings } from '../../src/log/log-settings.ts';
 import type { AppendListener, Partition, Rejection } from '../../src/log/partition.ts';
 import { decodeSnapshot } from '../../src/log/producer-snapshot.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
@@ -18,6 +19,8 @@ const settings: LogManagerSettings = {
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
   producerExpirationCheckMs: 600_000,
+  retentionCheckMs: 300_000,
+  retentionDelayMs: 30_000,
 };
 
 /** Lets what waits on resolved promises run. */

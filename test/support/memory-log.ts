@@ -13,6 +13,7 @@ import type {
   OpenOptions,
   ReadResult,
   RecoveryReport,
+  SegmentFacts,
   Staged,
 } from '../../src/log/log.ts';
 import type { HeldFile, RangeSource } from '../../src/protocol/part.ts';
@@ -227,6 +228,33 @@ export class MemoryLog implements Log {
     return this.#segments.map((segment) => segment.baseOffset);
   }
 
+  async segmentFacts(): Promise<SegmentFacts[]> {
+    this.#assertOpen();
+    return this.#segments.map((segment, i) => {
+      const filled = segment.batches.filter(({ info }) => info.recordCount > 0);
+      const active = i === this.#segments.length - 1 && segment.bytes > 0;
+      return {
+        baseOffset: segment.baseOffset,
+        sizeInBytes: segment.bytes,
+        largestTimestamp: Math.max(-1, ...filled.map(({ info }) => info.maxTimestamp)),
+        lastModified: this.#engine.lastModified,
+        beganAt: active ? (segment.batches[0]?.info.maxTimestamp ?? -1) : -1,
+      };
+    });
+  }
+
+  /** Knows no cleaned segments: they would be files. */
+  async replaceSegments(old: readonly number[]): Promise<readonly string[]> {
+    this.#assertUsable();
+    for (const base of old) {
+      if (this.#segments.length < 2 || this.#segments[0]?.baseOffset !== base)
+        throw new BroadsheetError('INVALID_ARGUMENT', `segment ${base} does not begin the log`);
+      this.#segments.shift();
+    }
+    this.logStartOffset = Math.max(this.logStartOffset, this.#segments[0]!.baseOffset);
+    return old.map((base) => `${String(base).padStart(20, '0')}.log.deleted`);
+  }
+
   async flush(): Promise<void> {
     this.#assertUsable();
     const to = this.writtenOffset;
@@ -315,6 +343,8 @@ export class MemoryEngine implements LogEngine, RangeSource {
   readonly inspector = jsInspector;
   readonly files: MemoryFiles;
   readonly logs = new Set<MemoryLog>();
+  /** What every segment's file is said to be written at. */
+  lastModified = Number.MAX_SAFE_INTEGER;
   /** Logs whose next commit fails, by folder. */
   readonly failNextCommit = new Map<string, BroadsheetError>();
   #nextHandle = 1;

@@ -1,0 +1,121 @@
+/**
+ * Carries out what retention.ts decides, one partition after the other: rolls, moves the log start, makes it durable, takes
+ * the segments out of the log, and removes their files after file.delete.delay.ms. Readers of a segment go on.
+ */
+import type { Clock, Timer } from '../runtime/clock.ts';
+import type { Logger } from '../runtime/logging.ts';
+import type { Files } from './log.ts';
+import type { Partition } from './partition.ts';
+import { planRetention } from './retention.ts';
+
+export interface RetentionHost {
+  /** Closes the active segment. */
+  roll(partition: Partition): Promise<void>;
+  /** Resolves when the log start offsets of all partitions are on disk. */
+  checkpointLogStarts(): Promise<void>;
+  /** Producer snapshots below the first segment. */
+  removeSnapshots(partition: Partition): Promise<void>;
+  inBackground(what: string, work: Promise<void>): void;
+}
+
+export class LogRetention {
+  readonly #host: RetentionHost;
+  readonly #files: Files;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  /** Files that wait for their removal. */
+  readonly #waiting = new Map<Timer, () => Promise<void>>();
+  /** What changes segments of a partition; one thing at a time. */
+  readonly #busy = new Map<Partition, Promise<void>>();
+
+  constructor(host: RetentionHost, files: Files, clock: Clock, logger: Logger) {
+    this.#host = host;
+    this.#files = files;
+    this.#clock = clock;
+    this.#logger = logger;
+  }
+
+  /** Runs `work` when nothing else changes which segments the partition has. */
+  alone(partition: Partition, work: () => Promise<void>): Promise<void> {
+    const before = this.#busy.get(partition) ?? Promise.resolve();
+    const mine = before
+      .catch(() => {})
+      .then(work)
+      .finally(() => {
+        if (this.#busy.get(partition) === mine) this.#busy.delete(partition);
+      });
+    this.#busy.set(partition, mine);
+    return mine;
+  }
+
+  /** Looks at every partition; one that fails is logged, and looked at again the next time. */
+  async run(partitions: readonly Partition[]): Promise<void> {
+    for (const partition of partitions) {
+      try {
+        await this.alone(partition, () => this.#retain(partition));
+      } catch (error) {
+        if (partition.deleted) continue;
+        this.#logger.error(
+          { topic: partition.topic, partition: partition.index, reason: (error as Error).message },
+          'old segments of a partition could not be deleted',
+        );
+      }
+    }
+  }
+
+  async #retain(partition: Partition): Promise<void> {
+    const { log, config } = partition;
+    if (partition.deleted || partition.offline !== undefined) return;
+    const segments = await log.segmentFacts();
+    const { logStartOffset, highWatermark } = partition;
+    const logEndOffset = log.writtenOffset;
+    // Something came meanwhile: the facts are of another log.
+    const active = segments[segments.length - 1]!;
+    const { segmentMs } = partition;
+    const state = { segments, logStartOffset, logEndOffset, highWatermark, segmentMs };
+    const plan = planRetention(state, config, this.#clock.now());
+    const isSame = log.activeSegmentBaseOffset === active.baseOffset && log.logEndOffset === logEndOffset;
+    if (plan.roll && isSame) await this.#host.roll(partition);
+    const bases = log.segmentBaseOffsets();
+    // Without the active one.
+    const gone = bases.filter((_, i) => i + 1 < bases.length && bases[i + 1]! <= plan.deleteBelow);
+    if (gone.length === 0 || partition.deleted) return;
+    const startsAt = bases[gone.length]!;
+    if (log.flushedOffset < startsAt) await log.flush();
+    partition.setLogStartOffset(startsAt);
+    // A log start that readers have seen never moves back: it is on disk before anything goes.
+    await this.#host.checkpointLogStarts();
+    if (partition.deleted) return;
+    const names = await log.replaceSegments(gone, []);
+    partition.aborted.forgetFiles(gone);
+    const { topic, index } = partition;
+    this.#logger.info({ topic, partition: index, segments: gone.length, startsAt }, 'deleted old segments');
+    this.removeLater(partition, names);
+    await this.#host.removeSnapshots(partition);
+  }
+
+  /** Removes files of a partition's folder after file.delete.delay.ms. */
+  removeLater(partition: Partition, names: readonly string[]): void {
+    const { log, config } = partition;
+    const remove = async () => {
+      // The whole folder goes.
+      if (partition.deleted) return;
+      for (const name of names) await this.#files.remove(`${log.dir}/${name}`);
+    };
+    const timer = this.#clock.setTimer(config.fileDeleteDelayMs, () => {
+      this.#waiting.delete(timer);
+      this.#host.inBackground('remove the files of deleted segments', remove());
+    });
+    this.#waiting.set(timer, remove);
+  }
+
+  /** Removes at once what waits to be removed. */
+  async close(): Promise<void> {
+    const waiting = [...this.#waiting];
+    this.#waiting.clear();
+    for (const [timer, remove] of waiting) {
+      timer.cancel();
+      await remove();
+    }
+  }
+}

@@ -1,0 +1,56 @@
+/** Folders of a data directory as they are met in a start: which are partitions of this cluster, and what becomes of the others. */
+import { randomUUID } from 'node:crypto';
+import type { Logger } from '../runtime/logging.ts';
+import type { Files } from './log.ts';
+import { readTopicId } from './partition-loader.ts';
+import { suffixedFolder, suffixOf } from './partition-names.ts';
+
+export class PartitionFolders {
+  readonly #files: Files;
+  readonly #dataDir: string;
+  readonly #logger: Logger;
+
+  constructor(files: Files, dataDir: string, logger: Logger) {
+    this.#files = files;
+    this.#dataDir = dataDir;
+    this.#logger = logger;
+  }
+
+  /** Meets a folder whose name is no partition's. What is given is its removal, where it waits for that. */
+  meetForeign(name: string): Promise<void> | undefined {
+    const path = `${this.#dataDir}/${name}`;
+    switch (suffixOf(name)) {
+      case 'delete':
+        return this.#files.removeTree(path);
+      case 'stray':
+      case 'future':
+        this.#logger.warn({ path }, 'folder of a partition that was set aside; it is not served');
+        break;
+      default:
+        this.#logger.warn({ path }, 'folder is no partition; Apache Kafka does not start beside it');
+    }
+    return undefined;
+  }
+
+  /** False if the folder is not that of the topic with this id (undefined: of none); it was set aside then. */
+  async belongs(topic: string, index: number, dir: string, expected: string | undefined): Promise<boolean> {
+    const topicId = await readTopicId(this.#files, dir);
+    if (expected !== undefined && topicId === expected) return true;
+    const entries = await this.#files.list(dir);
+    const logBytes = entries
+      .filter((entry) => entry.name.endsWith('.log'))
+      .reduce((sum, entry) => sum + entry.size, 0);
+    if (topicId === undefined && logBytes === 0) {
+      // Its creation was cut short before it could hold a byte.
+      await this.#files.removeTree(dir);
+      return false;
+    }
+    const stray = suffixedFolder(topic, index, randomUUID(), 'stray');
+    await this.#files.rename(dir, `${this.#dataDir}/${stray}`);
+    this.#logger.warn(
+      { topic, partition: index, topicId, expected, logBytes, folder: stray },
+      'folder belongs to no known partition and was set aside; nothing in it was changed',
+    );
+    return false;
+  }
+}
