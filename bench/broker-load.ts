@@ -117,18 +117,21 @@ function frame(key: number, version: number, body: (w: Writer) => void): Uint8Ar
   return w.bytes();
 }
 
+/** A Produce with acks=all. */
+export function produceRequest(topic: string, index: number, records: Uint8Array): Uint8Array {
+  return frame(PRODUCE, PRODUCE_VERSION, (w) =>
+    writeProduceRequest(w, PRODUCE_VERSION, {
+      acks: -1,
+      timeoutMs: 30_000,
+      topicData: [{ name: topic, partitionData: [{ index, records }] }],
+    }),
+  ).slice();
+}
+
 /** One Produce with acks=all of one batch for each of the partitions. */
 export function produceFrames(topic: string, partitions: number, batchBytes: number): Uint8Array[] {
   const records = batchOf(batchBytes);
-  return Array.from({ length: partitions }, (_, index) =>
-    frame(PRODUCE, PRODUCE_VERSION, (w) =>
-      writeProduceRequest(w, PRODUCE_VERSION, {
-        acks: -1,
-        timeoutMs: 30_000,
-        topicData: [{ name: topic, partitionData: [{ index, records }] }],
-      }),
-    ),
-  );
+  return Array.from({ length: partitions }, (_, index) => produceRequest(topic, index, records));
 }
 
 /** Bytes of the answer to a Produce that was taken. */
@@ -139,21 +142,27 @@ export function produceAnswerBytes(topic: string): number {
   return RESPONSE_HEADER + w.position;
 }
 
+/** A Fetch of at most `bytes`, from `fetchOffset` on. */
+export function fetchRequest(
+  topic: string,
+  partition: number,
+  fetchOffset: number,
+  bytes: number,
+): Uint8Array {
+  return frame(FETCH, FETCH_VERSION, (w) =>
+    writeFetchRequest(w, FETCH_VERSION, {
+      maxWaitMs: 500,
+      minBytes: 1,
+      maxBytes: FETCH_MAX_BYTES,
+      topics: [{ topic, partitions: [{ partition, fetchOffset, partitionMaxBytes: bytes }] }],
+    }),
+  ).slice();
+}
+
 /** Fetches of one batch each, from the first `count` batches of partition 0. */
 export function fetchFrames(topic: string, count: number, batchBytes: number): Uint8Array[] {
   const step = recordsIn(batchBytes);
-  return Array.from({ length: count }, (_, i) =>
-    frame(FETCH, FETCH_VERSION, (w) =>
-      writeFetchRequest(w, FETCH_VERSION, {
-        maxWaitMs: 500,
-        minBytes: 1,
-        maxBytes: FETCH_MAX_BYTES,
-        topics: [
-          { topic, partitions: [{ partition: 0, fetchOffset: i * step, partitionMaxBytes: batchBytes }] },
-        ],
-      }),
-    ),
-  );
+  return Array.from({ length: count }, (_, i) => fetchRequest(topic, 0, i * step, batchBytes));
 }
 
 export interface FramesLoad {

@@ -1,6 +1,9 @@
 /** The benchmarks' command line: which suites there are, at which scale they run, where results go. */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { idleConnections } from './budgets/connections.ts';
+import { slowDisks } from './budgets/disk.ts';
+import { garbage } from './budgets/garbage.ts';
 import { brokers, kafkas } from './end-to-end/broker.ts';
 import { fetches } from './end-to-end/fetch.ts';
 import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
@@ -26,6 +29,22 @@ const SUITES: Readonly<Record<string, Suite>> = {
   kafka: {
     about: 'the same against Apache Kafka (BROADSHEET_KAFKA: a command that starts one); only when named',
     run: kafkas,
+    extra: true,
+  },
+  connections: {
+    about: 'memory of 50 idle connections per member, by transport, beside Apache Kafka; only when named',
+    run: idleConnections,
+    extra: true,
+  },
+  garbage: {
+    about: 'what requests leave to the collector of garbage, and its pauses, by engine; only when named',
+    run: garbage,
+    extra: true,
+  },
+  disk: {
+    about:
+      'how late the event loop is with a cold page cache and a throttled disk, by engine; only when named',
+    run: slowDisks,
     extra: true,
   },
   groups: {

@@ -17,6 +17,8 @@ export interface Snapshot {
   readonly heapUsed: number;
   readonly arrayBuffers: number;
   readonly external: number;
+  /** Of the heap, since the last snapshot. */
+  readonly allocated: number;
   readonly descriptors: number;
   readonly mappings: number;
   /** Since the last snapshot: how late the event loop was, and how long collections of garbage took. */
