@@ -87,12 +87,17 @@ export async function startBare(args: readonly (string | number)[]): Promise<Ser
   return { port: Number(await firstLine(child)), pid: child.pid!, stop };
 }
 
-/** Apache Kafka by the command that BROADSHEET_KAFKA names (default: a checkout's neighbour); undefined without one. `home` is
- * as for startBroadsheet(). */
-export async function startKafka(port: number, home?: string): Promise<Server | undefined> {
+/** The command that starts Apache Kafka: BROADSHEET_KAFKA (default: a checkout's neighbour); undefined without one. */
+export function kafkaCommand(): string | undefined {
   const command =
     process.env.BROADSHEET_KAFKA ?? fileURLToPath(new URL('../../shared/peers/kafka', import.meta.url));
-  if (!existsSync(command)) return undefined;
+  return existsSync(command) ? command : undefined;
+}
+
+/** Apache Kafka; undefined without a command. `home` is as for startBroadsheet(). */
+export async function startKafka(port: number, home?: string): Promise<Server | undefined> {
+  const command = kafkaCommand();
+  if (command === undefined) return undefined;
   const dir = home ?? mkdtempSync(join(tmpdir(), 'broadsheet-kafka-'));
   const text = execFileSync(command, ['start', '--dir', dir, '--port', String(port)], { encoding: 'utf8' });
   const pid = Number(/pid (\d+)/.exec(text)?.[1]);

@@ -12,6 +12,7 @@ import { groupLoads } from './groups/load.ts';
 import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
+import { starts } from './start/start.ts';
 import { type Comparison, line, type Scale } from './support.ts';
 
 interface Suite {
@@ -62,6 +63,11 @@ const SUITES: Readonly<Record<string, Suite>> = {
   load: {
     about: 'a start with very many groups that have committed offsets, beside Apache Kafka; only when named',
     run: groupLoads,
+    extra: true,
+  },
+  start: {
+    about: 'from nothing to serving, beside a bare node and Apache Kafka; only when named; needs dist/',
+    run: starts,
     extra: true,
   },
   sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },

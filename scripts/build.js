@@ -30,6 +30,7 @@ async function bundle() {
     format: 'cjs',
     entryFileNames: '[name].js',
     chunkFileNames: '[name].js',
+    comments: false,
   });
   await build.close();
   return output.find(({ name, isEntry }) => isEntry && name === 'index').exports;

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /** The command line: `broadsheet <command>`. Each family of commands is a file of cli/, loaded when it is named. */
 import { readFileSync } from 'node:fs';
+import module from 'node:module';
 import { Command } from 'commander';
 import { exitWith } from './cli/failure.ts';
 
@@ -34,6 +35,9 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     load: () => import('./cli/check.ts'),
   },
 };
+
+// From Node 22 on, V8 keeps what it compiled for the next start. What is imported above is too little to matter.
+(module as { enableCompileCache?: () => void }).enableCompileCache?.();
 
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;

@@ -1,5 +1,5 @@
 /** Administration of the cluster: each change is decided by the controller, and durable before it is answered. */
-import { lookup } from 'node:dns/promises';
+import { promises as dns } from 'node:dns';
 import { isIP } from 'node:net';
 import type { ClusterMetadata, QuorumView } from '../metadata/cluster-metadata.ts';
 import type { Refusal } from '../metadata/controller.ts';
@@ -18,7 +18,7 @@ import type { Clock } from '../runtime/clock.ts';
 /** As in Kafka, a quota may be given to a host by its name. */
 async function resolves(name: string): Promise<boolean> {
   if (isIP(name) !== 0) return true;
-  return lookup(name).then(
+  return dns.lookup(name).then(
     () => true,
     () => false,
   );

@@ -1,17 +1,19 @@
-/** The suites about groups at the smallest scale, against a second broker of our own: that they run and measure. */
+/** The suites about groups and about starts at the smallest scale, against a second broker of our own: that they run and measure. */
 import { describe, expect, test } from 'vitest';
 import { idleConsumers } from '../../bench/groups/idle.ts';
 import { groupLoads } from '../../bench/groups/load.ts';
 import { groupRestarts } from '../../bench/groups/rolling.ts';
+import { starts } from '../../bench/start/start.ts';
 import type { Comparison } from '../../bench/support.ts';
 
 const SCALE = { rounds: 1, seconds: 0.1, bytes: 1 << 20, members: 2 };
 
-describe('benchmarks of groups', () => {
+describe('benchmarks beside a second broker', () => {
   test.each([
     ['groups', groupRestarts, 6],
     ['idle', idleConsumers, 3],
     ['load', groupLoads, 2],
+    ['start', starts, 12],
   ] as const)('%s measures', async (_, suite, results) => {
     const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
     expect(comparisons).toHaveLength(results);
