@@ -1,8 +1,9 @@
 // Load for the benchmarks of brokers: sends the length-prefixed requests of FRAMES, round and round, keeping DEPTH of them
 // in flight on each of CONNECTIONS connections, until COUNT answers came or SECONDS passed. Prints
-// "answers seconds cpu least most": cpu is what all threads of process SERVER used meanwhile, in seconds; least and most
-// are the bytes of the shortest and the longest answer, length prefix included. One thread, so that it takes one core.
-//   frames-client PORT CONNECTIONS DEPTH FRAMES COUNT SECONDS SERVER
+// "answers seconds cpu least most p50 p99 p999": cpu is what all threads of process SERVER used meanwhile, in seconds; least and most
+// are the bytes of the shortest and the longest answer, length prefix included; p50 and so on say how long answers took,
+// from the request's first byte to the answer's last, us. One thread, so that it takes one core.
+//   frames-client PORT CONNECTIONS DEPTH FRAMES COUNT SECONDS SERVER [HOST]
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kParts = 64, kAnswerBuffer = 1 << 20 };
+enum { kParts = 64, kAnswerBuffer = 1 << 20, kSamples = 1 << 22 };
 
 struct frame {
   char *bytes;
@@ -35,12 +36,15 @@ struct connection {
   unsigned char head[4];
   size_t head_bytes, body_left;
   size_t answer;  // bytes of the answer that is received
+  double *begun;  // when requests in flight began, a ring of DEPTH
+  uint64_t sent, answered;
 };
 
 static struct frame *frames;
 static size_t frame_count;
 static uint64_t answers, least = UINT64_MAX, most;
-static int set;
+static int set, depth;
+static float *samples;  // of the first kSamples answers, us
 
 static void die(const char *what) {
   perror(what);
@@ -104,7 +108,9 @@ static void send_some(struct connection *c) {
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
     const ssize_t n = sendmsg(c->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN) die("send");
+    const double started = now();
     for (size_t left = n < 0 ? 0 : n; left > 0;) {
+      if (c->offset == 0) c->begun[c->sent++ % depth] = started;
       const size_t rest = frames[c->next].length - c->offset;
       if (left < rest) {
         c->offset += left;
@@ -142,6 +148,8 @@ static void take(struct connection *c, const char *bytes, size_t length) {
     c->body_left -= part;
     if (c->body_left > 0) return;
     c->head_bytes = 0;
+    const double took = now() - c->begun[c->answered++ % depth];
+    if (answers < kSamples) samples[answers] = (float)(took * 1e6);
     ++answers;
     ++c->may_send;
     if (c->answer < least) least = c->answer;
@@ -149,10 +157,17 @@ static void take(struct connection *c, const char *bytes, size_t length) {
   }
 }
 
+static int by_value(const void *a, const void *b) {
+  const float x = *(const float *)a, y = *(const float *)b;
+  return (x > y) - (x < y);
+}
+
 int main(int argc, char **argv) {
-  if (argc != 8) return 2;
+  if (argc != 8 && argc != 9) return 2;
   signal(SIGPIPE, SIG_IGN);
-  const int port = atoi(argv[1]), connections = atoi(argv[2]), depth = atoi(argv[3]);
+  const int port = atoi(argv[1]), connections = atoi(argv[2]);
+  depth = atoi(argv[3]);
+  samples = malloc(kSamples * sizeof(*samples));
   load_frames(argv[4]);
   const uint64_t count = strtoull(argv[5], NULL, 10);
   const double seconds = atof(argv[6]);
@@ -163,7 +178,7 @@ int main(int argc, char **argv) {
     struct connection *c = &all[i];
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (inet_pton(AF_INET, argc == 9 ? argv[8] : "127.0.0.1", &address.sin_addr) != 1) return 2;
     if (connect(c->fd, (struct sockaddr *)&address, sizeof(address)) != 0) die("connect");
     const int on = 1;
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -171,6 +186,7 @@ int main(int argc, char **argv) {
     if (epoll_ctl(set, EPOLL_CTL_ADD, c->fd, &event) != 0) die("epoll_ctl");
     c->next = i % frame_count;
     c->may_send = depth;
+    c->begun = calloc(depth, sizeof(*c->begun));
   }
   const double start = now(), cpu = cpu_of(argv[7]);
   for (int i = 0; i < connections; ++i) send_some(&all[i]);
@@ -189,7 +205,13 @@ int main(int argc, char **argv) {
     }
   }
   const double took = now() - start;
-  printf("%llu %.6f %.6f %llu %llu\n", (unsigned long long)answers, took, cpu_of(argv[7]) - cpu,
-         (unsigned long long)least, (unsigned long long)most);
+  const double used = cpu_of(argv[7]) - cpu;
+  const size_t count_of_samples = answers < kSamples ? answers : kSamples;
+  qsort(samples, count_of_samples, sizeof(*samples), by_value);
+  const double ranks[] = {0.5, 0.99, 0.999};
+  printf("%llu %.6f %.6f %llu %llu", (unsigned long long)answers, took, used, (unsigned long long)least,
+         (unsigned long long)most);
+  for (int i = 0; i < 3; ++i) printf(" %.1f", samples[(size_t)(ranks[i] * (count_of_samples - 1))]);
+  printf("\n");
   return 0;
 }

@@ -204,7 +204,8 @@ async function filled(starter: Starter, home: string, partitions: number): Promi
     await client.createTopics([{ name, partitions: each }]);
     const producer = await Producer.create(client, name);
     const value = Buffer.alloc(100, 'x');
-    for (let partition = 0; partition < each; partition++) producer.send({ timestamp: Date.now(), value }, partition, partition);
+    for (let partition = 0; partition < each; partition++)
+      producer.send({ timestamp: Date.now(), value }, partition, partition);
     await producer.flush();
   }
   await client.close();
