@@ -257,7 +257,10 @@ describe('a member', () => {
 
   it('hears where which partitions can be asked for when that has changed', async () => {
     const run = new StreamsRun({ t: 2 });
-    const a = run.streamsMember('a', { userEndpoint: { host: 'h', port: 1 } });
+    const a = run.streamsMember('a', {
+      userEndpoint: { host: 'h', port: 1 },
+      endpointInformationEpoch: -1,
+    });
     const { endpointInformationEpoch: epoch, endpoints } = await a.join();
     expect(endpoints).toEqual([
       {
