@@ -41,8 +41,9 @@ class OwnSettings {
   /** Of `session.timeout.ms`, say. A group's own value is held within what the broker allows now. */
   number(groupId: string, name: string, bounds: readonly ('min' | 'max')[] = ['max', 'min']): number {
     const text = this.text(groupId, name);
-    if (text === undefined) return this.#config.number(`group.${this.#kind}.${name}`);
-    let value = Number(text);
+    let value = text === undefined || !/^-?\d+$/.test(text) ? Number.NaN : Number(text);
+    // What is stored and no number was put there by a stranger: the broker's own value holds.
+    if (Number.isNaN(value)) return this.#config.number(`group.${this.#kind}.${name}`);
     for (const bound of bounds) {
       value = Math[bound === 'max' ? 'min' : 'max'](
         value,
