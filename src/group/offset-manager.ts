@@ -191,10 +191,10 @@ export class OffsetManager {
     }
     if (anonymous) return KafkaError.NONE;
     if (group!.foreign !== undefined) return KafkaError.UNKNOWN_MEMBER_ID;
-    if (group!.consumer !== undefined) {
+    if (group!.modern !== undefined) {
       const version = FIRST_WITH_GROUP_ID_NOT_FOUND;
       const member = { memberId, memberEpoch: generationId, version, partitions: offsets };
-      const code = judgeConsumerCommit(group!.consumer, member);
+      const code = judgeConsumerCommit(group!.modern, member);
       return code === KafkaError.STALE_MEMBER_EPOCH ? KafkaError.ILLEGAL_GENERATION : code;
     }
     const code = group!.classic!.judgeCommit(memberId, groupInstanceId, generationId);

@@ -300,6 +300,15 @@ describe('an assignment that is delayed', () => {
 });
 
 describe('offsets of a streams group', () => {
+  const offsetOf = (run: StreamsRun, partition: number) => ({
+    topic: 't',
+    topicId: run.topics.idOf('t')!,
+    partition,
+    offset: 5,
+    leaderEpoch: -1,
+    metadata: null,
+  });
+
   async function commit(
     run: StreamsRun,
     memberId: string,
@@ -315,16 +324,7 @@ describe('offsets of a streams group', () => {
         generationId,
         retentionTimeMs: -1,
         version: 9,
-        offsets: [
-          {
-            topic: 't',
-            topicId: run.topics.idOf('t')!,
-            partition,
-            offset: 5,
-            leaderEpoch: -1,
-            metadata: null,
-          },
-        ],
+        offsets: [offsetOf(run, partition)],
       },
       ([first]) => {
         code = first!;
@@ -347,6 +347,27 @@ describe('offsets of a streams group', () => {
     expect(await commit(run, 'b', 2, 3)).toBe(KafkaError.STALE_MEMBER_EPOCH);
     expect(await commit(run, 'c', 3)).toBe(KafkaError.UNKNOWN_MEMBER_ID);
     expect(await commit(run, '', -1)).toBe(KafkaError.UNKNOWN_MEMBER_ID);
+    const inTransaction = (memberId: string, generationId: number) => {
+      let codes: readonly number[] = [];
+      run.coordinator.offsets.commitInTransaction(
+        {
+          groupId: 'g',
+          memberId,
+          groupInstanceId: null,
+          generationId,
+          offsets: [offsetOf(run, 0)],
+          producerId: 1,
+          producerEpoch: 0,
+        },
+        (each) => {
+          codes = each;
+        },
+      );
+      run.log.write();
+      return codes;
+    };
+    expect(inTransaction('a', 3)).toEqual([0]);
+    expect(inTransaction('b', 1)).toEqual([KafkaError.ILLEGAL_GENERATION]);
     await a.leave();
     await b.leave();
     expect(await commit(run, '', -1)).toBe(0);
