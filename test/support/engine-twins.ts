@@ -3,7 +3,9 @@
  * same field by field and whose files the same byte for byte. Between two openings the files are harmed alike.
  */
 import {
+  copyFileSync,
   cpSync,
+  existsSync,
   readdirSync,
   readFileSync,
   readSync,
@@ -86,7 +88,16 @@ export class EngineTwins {
   #now = 10_000;
   #copies = 0;
   #pristine = true;
-  readonly counts = { batches: 0, reads: 0, openings: 0, refused: 0, truncated: 0, rebuilt: 0, faults: 0 };
+  readonly counts = {
+    batches: 0,
+    reads: 0,
+    openings: 0,
+    refused: 0,
+    truncated: 0,
+    rebuilt: 0,
+    faults: 0,
+    left: 0,
+  };
 
   constructor(random: Random, engines: readonly EngineUnderTest[], options: OpenOptions) {
     this.#random = random;
@@ -110,7 +121,8 @@ export class EngineTwins {
     const kind = this.#random.int(1000);
     if (kind < 500) this.#append();
     else if (kind < 700) await this.#read();
-    else if (kind < 900) await this.#ask();
+    else if (kind < 880) await this.#ask();
+    else if (kind < 900) await this.#segmentsLeave();
     else if (kind < 915) this.#roll();
     else if (kind < 930) await this.#flush();
     else if (kind < 940) this.#moveStart();
@@ -270,12 +282,13 @@ export class EngineTwins {
       this.#random.int(10) === 0 ? this.#random.pick(ODD_TIMES) : this.#now - this.#random.int(3000);
     const maxBytes = this.#random.int(4000);
     const only = this.#random.int(2) === 0;
-    const kind = this.#random.int(4);
+    const kind = this.#random.int(5);
     const hex = (bytes: Uint8Array | undefined) => bytes && Buffer.from(bytes).toString('hex');
     await this.#both(async ({ log }) => {
       if (kind === 0) return hex(await log.readBatches(offset, maxBytes, upTo));
       if (kind === 1) return hex(await log.findBatchByTimestamp(target, offset, upTo));
       if (kind === 2) return hex(await log.findBatchByMaxTimestamp(offset, upTo));
+      if (kind === 3) return (await log.segmentFacts()).map((facts) => ({ ...facts, lastModified: 0 }));
       return log.scanBatches(offset, upTo, only);
     });
   }
@@ -322,6 +335,38 @@ export class EngineTwins {
       indexBytes: this.#random.pick([40, 200, 4096]),
     };
     for (const { log } of this.#twins) log.setOptions(this.#options);
+  }
+
+  /** Old segments go, as retention has it, or a cleaned one comes in the place of some. What left is removed, or stays for the
+   * next start to find. */
+  async #segmentsLeave(): Promise<void> {
+    const random = this.#random;
+    const bases = this.#twins[0]!.log.segmentBaseOffsets();
+    const cleaned = random.int(2) === 0;
+    const first = cleaned ? random.int(bases.length) : random.int(20) === 0 ? 1 : 0;
+    const old = bases.slice(first, first + 1 + random.int(3));
+    if (old.length === 0) return;
+    const name = String(old[0]).padStart(20, '0');
+    const removes = random.int(2) === 0;
+    if (random.int(4) !== 0) await this.#flush();
+    await this.#both(async ({ log, dir }) => {
+      if (cleaned) {
+        for (const suffix of ['.log', '.index', '.timeindex']) {
+          const from = join(dir, name + suffix);
+          if (existsSync(from)) copyFileSync(from, `${from}.cleaned`);
+        }
+      }
+      try {
+        const gone = await log.replaceSegments(old, cleaned ? [old[0]!] : []);
+        if (removes) for (const each of gone) rmSync(join(dir, each), { force: true });
+        return gone.toSorted();
+      } finally {
+        if (cleaned)
+          for (const suffix of ['.log', '.index', '.timeindex'])
+            rmSync(join(dir, `${name}${suffix}.cleaned`), { force: true });
+      }
+    });
+    this.counts.left++;
   }
 
   async #rename(): Promise<void> {
