@@ -527,6 +527,11 @@ export class MemoryFiles implements Files {
     }
   }
 
+  /** Their holder was killed. */
+  forgetLocks(): void {
+    this.#locks.clear();
+  }
+
   async lock(path: string, content: string): Promise<{ release(): Promise<void> }> {
     if (this.#locks.has(path))
       throw new BroadsheetError('LOCKED', `${path} is held by pid ${this.content.get(path)}`);
