@@ -89,7 +89,7 @@ interface Step {
   readonly version: number;
   readonly body: unknown;
   /** Undefined: it is not over, the step is sent again. */
-  readonly then: (answer: unknown) => boolean;
+  readonly hear: (answer: unknown) => boolean;
 }
 
 /** One transactional id and who uses it. */
@@ -125,7 +125,7 @@ class ModelProducer {
       call: call as Api<never, unknown>,
       version,
       body,
-      then: then as (answer: unknown) => boolean,
+      hear: hear as (answer: unknown) => boolean,
     };
   }
 
@@ -392,7 +392,7 @@ export class History {
       if (frames.length > 0) this.#broker.transport.tick(...frames);
       for (const { producer, step, peer, before } of asked) {
         const answer = await this.#ask(peer, before, step.call.key, step.version, step.call.read);
-        if (producer.step === step && step.then(answer) && producer.step === step) producer.step = undefined;
+        if (producer.step === step && step.hear(answer) && producer.step === step) producer.step = undefined;
       }
       if (random.int(3) === 0) await this.#read(random.int(PARTITIONS));
       if (random.int(10) === 0) await this.#checkOffset(random.pick(this.#producers));
@@ -488,7 +488,7 @@ export class History {
           peer,
           this.#broker.frame(call.key, version, (w) => call.write(w, version, body as never)),
         ]);
-        if (step.then(await this.#ask(peer, before, call.key, version, call.read))) producer.step = undefined;
+        if (step.hear(await this.#ask(peer, before, call.key, version, call.read))) producer.step = undefined;
         if (producer.step === undefined) break;
       }
       producer.step = undefined;
