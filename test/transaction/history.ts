@@ -120,7 +120,7 @@ class ModelProducer {
     return this.#current;
   }
 
-  #make<Req, Res>(call: Api<Req, Res>, version: number, body: Req, then: (answer: Res) => boolean): void {
+  #make<Req, Res>(call: Api<Req, Res>, version: number, body: Req, hear: (answer: Res) => boolean): void {
     this.step = {
       call: call as Api<never, unknown>,
       version,
