@@ -30,7 +30,7 @@ afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await probed.kill();
   rmSync(dir, { recursive: true, force: true });
-});
+}, 600_000);
 
 async function dial(address: string): Promise<Socket> {
   const [host, port] = address.split(':');

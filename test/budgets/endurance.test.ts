@@ -10,7 +10,7 @@ import { Probed, type Snapshot } from '../support/probed.ts';
 import { scaled } from '../support/scale.ts';
 
 const MIB = 1 << 20;
-const SECONDS = scaled(15, 30 * 60);
+const SECONDS = scaled(12, 30 * 60);
 /** Between two snapshots, and the life of a topic: what is written is deleted with it. */
 const SAMPLE_SECONDS = scaled(0.5, 5);
 const TOPIC_SECONDS = scaled(2, 10);
@@ -25,7 +25,7 @@ beforeEach(() => {
 afterEach(async () => {
   await probed.kill();
   rmSync(dir, { recursive: true, force: true });
-});
+}, 600_000);
 
 interface Run {
   over: boolean;

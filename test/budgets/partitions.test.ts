@@ -19,7 +19,7 @@ beforeEach(() => {
 afterEach(async () => {
   await probed?.kill();
   rmSync(dir, { recursive: true, force: true });
-});
+}, 600_000);
 
 const topic = (n: number) => `t${n}`;
 
