@@ -22,7 +22,7 @@ import type { StreamsMember } from './streams-member.ts';
 import type { StreamsMembers } from './streams-members.ts';
 import type { StreamsChange } from './streams-records.ts';
 import { StreamsGroupState } from './streams-state.ts';
-import { hasTasks, ROLES, sameHeld, type TaskAssignment, tasksOf } from './streams-tasks.ts';
+import { hasTasks, lacksTasks, ROLES, sameHeld, type TaskAssignment, tasksOf } from './streams-tasks.ts';
 import { configureTopology, type StreamsTopology, sameTopology } from './streams-topology.ts';
 import {
   bareAnswer,
@@ -151,6 +151,8 @@ export class StreamsGroup {
     const { facts, groupId } = this;
     const { streams, topics, streamsMembers } = this.#host;
     const { progress } = member;
+    const tells =
+      changes || request.memberEpoch === JOIN_EPOCH || lacksTasks(request.owned, progress.assigned);
     const tellsEndpoints = request.endpointInformationEpoch !== this.#endpointEpoch;
     return {
       errorCode: KafkaError.NONE,
@@ -167,7 +169,7 @@ export class StreamsGroup {
       taskOffsetIntervalMs: streams.taskOffsetIntervalMs(groupId),
       acceptableRecoveryLag: streams.acceptableRecoveryLag(groupId),
       status: this.#statuses(member, isAssigned),
-      tasks: changes || request.memberEpoch === JOIN_EPOCH ? tasksOf(progress.assigned) : null,
+      tasks: tells ? tasksOf(progress.assigned) : null,
       endpointInformationEpoch: this.#endpointEpoch,
       endpoints: tellsEndpoints ? endpointPartitions(this.members.all(), facts.configured!, topics) : null,
     };

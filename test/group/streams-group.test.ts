@@ -243,6 +243,21 @@ describe('a member', () => {
     expect(await said(3, foreign)).toBe(KafkaError.INVALID_REQUEST);
   });
 
+  it('is told again what it does not know that it has', async () => {
+    const run = new StreamsRun();
+    const [a, b] = [run.streamsMember('a'), run.streamsMember('b')];
+    await a.join();
+    await b.join();
+    await a.heartbeat();
+    await a.heartbeat();
+    // This answer is lost.
+    await run.askStreams({ memberId: 'b', memberEpoch: 3, owned: b.owned });
+    expect(b.has).toBe('');
+    await b.heartbeat();
+    expect(b.has).toBe('0_2,0_3');
+    expect((await b.heartbeat()).tasks).toBeNull();
+  });
+
   it('tells all others to end, until nobody is left', async () => {
     const run = new StreamsRun();
     const [a, b] = [run.streamsMember('a'), run.streamsMember('b')];
