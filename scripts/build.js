@@ -14,7 +14,12 @@ const types = join(root, '.cache/types');
 async function bundle() {
   const { dependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const build = await rolldown({
-    input: { index: 'src/index.ts', cli: 'src/cli.ts', 'pattern-worker': 'src/group/pattern-worker.ts' },
+    input: {
+      index: 'src/index.ts',
+      cli: 'src/cli.ts',
+      'pattern-worker': 'src/group/pattern-worker.ts',
+      'cleaner-worker': 'src/log/cleaner-worker.ts',
+    },
     cwd: root,
     platform: 'node',
     external: (id) =>

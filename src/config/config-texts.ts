@@ -115,6 +115,12 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'group.min.session.timeout.ms': 'Shortest session timeout that a classic member may ask for, in ms.',
   'listener.security.protocol.map': 'Security protocol of each listener name.',
   listeners: 'Where the broker listens: NAME://host:port, separated by commas.',
+  'log.cleaner.backoff.ms': 'How long the log cleaner rests when no log needs it, in ms.',
+  'log.cleaner.dedupe.buffer.size': 'Memory of the map of keys of one compaction, in bytes: 24 a key.',
+  'log.cleaner.enable': 'Whether topics with cleanup.policy=compact are compacted.',
+  'log.cleaner.io.buffer.load.factor': 'How full the map of keys gets.',
+  'log.cleaner.io.max.bytes.per.second':
+    'What the log cleaner reads and writes at most, in bytes per second.',
   'log.cleaner.threads': 'Threads of the log cleaner; taken and shown, of no effect here.',
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',

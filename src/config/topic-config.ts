@@ -35,6 +35,10 @@ export interface TopicConfig {
   readonly fileDeleteDelayMs: number;
   readonly retentionMs: number;
   readonly retentionBytes: number;
+  readonly minCleanableDirtyRatio: number;
+  readonly minCompactionLagMs: number;
+  readonly maxCompactionLagMs: number;
+  readonly deleteRetentionMs: number;
 }
 
 /** The broker's value for a key of topics or groups: the first synonym that is set, else the default. */
@@ -82,6 +86,10 @@ export function topicConfig(overrides: ReadonlyMap<string, string>, broker: Brok
     fileDeleteDelayMs: number('file.delete.delay.ms'),
     retentionMs: number('retention.ms'),
     retentionBytes: number('retention.bytes'),
+    minCleanableDirtyRatio: number('min.cleanable.dirty.ratio'),
+    minCompactionLagMs: number('min.compaction.lag.ms'),
+    maxCompactionLagMs: number('max.compaction.lag.ms'),
+    deleteRetentionMs: number('delete.retention.ms'),
   };
 }
 

@@ -312,6 +312,13 @@ export function statPath(path: string): Promise<fs.Stats> {
   return call<fs.Stats>('stat', 'stat', path, (done) => fs.stat(path, done));
 }
 
+/** When a file is said to be written to, ms since the epoch. */
+export function setModified(path: string, ms: number): Promise<void> {
+  return call('stat', 'set the time of', path, (done) =>
+    fs.utimes(path, ms / 1000, ms / 1000, (e) => done(e, undefined)),
+  );
+}
+
 export interface FolderEntry {
   readonly name: string;
   readonly directory: boolean;

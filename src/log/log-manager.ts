@@ -19,10 +19,12 @@ import {
   readCleanShutdown,
   readOffsetCheckpoint,
 } from './checkpoints.ts';
+import { CleanerThread, type SegmentCleaner } from './cleaner-thread.ts';
 import type { LogCommitter } from './committer.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
+import { type Compaction, LogCleaner } from './log-cleaner.ts';
 import { LogRetention } from './log-retention.ts';
 import type { LogManagerSettings } from './log-settings.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
@@ -52,6 +54,8 @@ export interface LogManagerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly settings: LogManagerSettings;
+  /** Default: a thread. */
+  readonly cleaner?: SegmentCleaner;
   /** Watches every partition. */
   readonly watcher?: PartitionWatcher;
   /** Appends were completed outside of commitTick (a flush ended): answers may wait to be sent. */
@@ -94,6 +98,7 @@ export class LogManager implements PartitionHost {
   readonly #timers = new Set<Timer>();
   readonly #checkpoints: RootCheckpoints;
   readonly #retention: LogRetention;
+  readonly #cleaner: LogCleaner;
   #closing: Promise<void> | undefined;
 
   private constructor(options: LogManagerOptions) {
@@ -101,17 +106,19 @@ export class LogManager implements PartitionHost {
     this.#files = options.engine.files;
     this.#logger = options.logger;
     this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
-    this.#retention = new LogRetention(
-      {
-        roll: (partition) => this.#roll(partition),
-        checkpointLogStarts: () => this.checkpointLogStarts(),
-        removeSnapshots: (partition) => this.#removeSnapshots(partition),
-        inBackground: (what, work) => this.#inBackground(what, work),
-      },
-      this.#files,
-      options.clock,
-      options.logger,
-    );
+    const { clock, logger, dataDir, settings } = options;
+    const host = {
+      partitions: () => this.partitions(),
+      roll: (partition: Partition) => this.#roll(partition),
+      checkpointLogStarts: () => this.checkpointLogStarts(),
+      removeSnapshots: (partition: Partition) => this.#removeSnapshots(partition),
+      inBackground: (what: string, work: Promise<void>) => this.#inBackground(what, work),
+    };
+    const files = this.#files;
+    this.#retention = new LogRetention(host, files, clock, logger);
+    const retention = this.#retention;
+    const parts = { host, retention, files, dataDir, clock, logger, settings: settings.cleaner };
+    this.#cleaner = new LogCleaner({ ...parts, cleaner: options.cleaner ?? new CleanerThread() });
     this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
   }
 
@@ -122,6 +129,7 @@ export class LogManager implements PartitionHost {
   static async open(options: LogManagerOptions, describe: Describe): Promise<LogManager> {
     const manager = new LogManager(options);
     await manager.#openAll(describe);
+    await manager.#cleaner.open();
     manager.#startTimers();
     return manager;
   }
@@ -388,6 +396,12 @@ export class LogManager implements PartitionHost {
     await this.#retention.run(this.partitions());
   }
 
+  /** Compacts all that a partition holds now; see LogCleaner.compactNow. */
+  async compact(partition: Partition): Promise<Compaction> {
+    this.#assertOpen();
+    return this.#cleaner.compactNow(partition);
+  }
+
   /** Closes the active segment of a partition, with a snapshot of its producers. */
   async #roll(partition: Partition): Promise<void> {
     const slot = this.#slots.get(partition);
@@ -513,6 +527,7 @@ export class LogManager implements PartitionHost {
 
   async #close(brokerEpoch: number | undefined): Promise<void> {
     for (const timer of this.#timers) timer.cancel();
+    await this.#cleaner.close();
     this.commitTick();
     while (this.#background.size > 0) await Promise.all(this.#background);
     await this.#retention.close().catch(() => {});

@@ -1,5 +1,6 @@
 /** How often the log manager does what it does by itself. */
 import type { BrokerConfig } from '../config/broker-config.ts';
+import type { CleanerSettings } from './log-cleaner.ts';
 
 /** Intervals in ms. */
 export interface LogManagerSettings {
@@ -11,6 +12,7 @@ export interface LogManagerSettings {
   readonly retentionCheckMs: number;
   /** Before the first check. */
   readonly retentionDelayMs: number;
+  readonly cleaner: CleanerSettings;
 }
 
 export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
@@ -24,5 +26,20 @@ export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
     producerExpirationCheckMs: config.number('producer.id.expiration.check.interval.ms'),
     retentionCheckMs: config.number('log.retention.check.interval.ms'),
     retentionDelayMs: config.number('log.initial.task.delay.ms'),
+    cleaner: {
+      enabled: config.boolean('log.cleaner.enable'),
+      get backoffMs() {
+        return config.number('log.cleaner.backoff.ms');
+      },
+      get mapBytes() {
+        return config.number('log.cleaner.dedupe.buffer.size');
+      },
+      get mapLoadFactor() {
+        return config.number('log.cleaner.io.buffer.load.factor');
+      },
+      get bytesPerSecond() {
+        return config.number('log.cleaner.io.max.bytes.per.second');
+      },
+    },
   };
 }

@@ -85,11 +85,13 @@ interface PendingAppend {
 }
 
 export function logOptionsOf(config: TopicConfig): LogOptions {
+  // What is to be compacted within a time has to be closed by then.
+  const compacted = config.cleanupPolicy.includes('compact') && config.maxCompactionLagMs > 0;
+  const segmentMs = compacted ? Math.min(config.segmentMs, config.maxCompactionLagMs) : config.segmentMs;
   return {
     segmentBytes: config.segmentBytes,
     // Drawn anew for each log, so that those that were begun together do not roll together.
-    segmentMs:
-      config.segmentMs - Math.floor(Math.random() * Math.min(config.segmentJitterMs, config.segmentMs)),
+    segmentMs: segmentMs - Math.floor(Math.random() * Math.min(config.segmentJitterMs, segmentMs)),
     indexBytes: config.segmentIndexBytes,
     indexIntervalBytes: config.indexIntervalBytes,
   };

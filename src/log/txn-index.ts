@@ -73,9 +73,10 @@ export class TransactionIndex {
     if (gone > 0) this.#entries.splice(0, gone);
   }
 
-  /** The files of these segments are gone. */
-  forgetFiles(bases: readonly number[]): void {
+  /** The files of these segments are gone; `made`, if given, has one. */
+  forgetFiles(bases: readonly number[], made?: number): void {
     for (const base of bases) this.#files.delete(base);
+    if (made !== undefined) this.#files.add(made);
   }
 
   /** Entries whose markers lie in [from, upTo). */
@@ -204,7 +205,7 @@ export function transactionIndexBase(name: string): number | undefined {
   return Number.isSafeInteger(base) ? base : undefined;
 }
 
-function encodeEntries(entries: readonly AbortedTransaction[]): Uint8Array {
+export function encodeEntries(entries: readonly AbortedTransaction[]): Uint8Array {
   const writer = new Writer(entries.length * ENTRY_BYTES);
   for (const entry of entries) {
     writer.int16(VERSION);

@@ -23,7 +23,7 @@ import { silentLogger } from '../../src/runtime/logging.ts';
 import { rawBatch } from '../support/batches.ts';
 import { ENGINES } from '../support/engines.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
-import { topicConfigForTests } from '../support/topic-config.ts';
+import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 let dataDir: string;
 let engine: LogEngine;
@@ -48,6 +48,7 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
           producerExpirationCheckMs: 600_000,
           retentionCheckMs: 300_000,
           retentionDelayMs: 30_000,
+          cleaner: NO_CLEANER,
         },
       },
       (topic, index) => known.get(`${topic}-${index}`),

@@ -13,7 +13,7 @@ import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { rawBatch } from '../support/batches.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
-import { topicConfigForTests } from '../support/topic-config.ts';
+import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 const PRODUCERS = [100, 101, 102];
 const TOPICS = ['a', 'b'];
@@ -96,6 +96,7 @@ class Model implements AppendListener {
           producerExpirationCheckMs: 600_000,
           retentionCheckMs: 300_000,
           retentionDelayMs: 30_000,
+          cleaner: NO_CLEANER,
         },
       },
       (topic) => this.#description(topic),

@@ -9,7 +9,7 @@ import { BroadsheetError } from '../../src/runtime/errors.ts';
 import type { Logger } from '../../src/runtime/logging.ts';
 import { type RawBatchFields, rawBatch } from '../support/batches.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
-import { topicConfigForTests } from '../support/topic-config.ts';
+import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 const settings: LogManagerSettings = {
   recoveryPointCheckpointMs: 60_000,
@@ -19,6 +19,7 @@ const settings: LogManagerSettings = {
   producerExpirationCheckMs: 600_000,
   retentionCheckMs: 300_000,
   retentionDelayMs: 30_000,
+  cleaner: NO_CLEANER,
 };
 
 const ID_A = 'OeXl6uY5Tm2ppr3C3B0cZQ';

@@ -23,6 +23,19 @@ export function topicConfigForTests(overrides: Partial<TopicConfig> = {}): Topic
     fileDeleteDelayMs: 60_000,
     retentionMs: 7 * 86_400_000,
     retentionBytes: -1,
+    minCleanableDirtyRatio: 0.5,
+    minCompactionLagMs: 0,
+    maxCompactionLagMs: Number.MAX_SAFE_INTEGER,
+    deleteRetentionMs: 86_400_000,
     ...overrides,
   };
 }
+
+/** For managers over an engine that has no files to clean. */
+export const NO_CLEANER = {
+  enabled: false,
+  backoffMs: 15_000,
+  mapBytes: 1 << 20,
+  mapLoadFactor: 0.9,
+  bytesPerSecond: Number.MAX_SAFE_INTEGER,
+};

@@ -1,0 +1,256 @@
+/**
+ * Compaction: looks every log.cleaner.backoff.ms for the log that needs it most, has a thread (cleaner-worker.ts, made for the
+ * first one) write what is left of its closed segments, and takes that into the log. What is clean is remembered in
+ * `cleaner-offset-checkpoint`, as Apache Kafka does. A log that can't be cleaned is left alone until the next start.
+ */
+import type { Clock, Timer } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import { CLEANER_FILE, OffsetCheckpoint, readOffsetCheckpoint } from './checkpoints.ts';
+import type { LastRecord } from './cleaner-filter.ts';
+import type { CleanJob, CleanResult } from './cleaner-pass.ts';
+import { type Cleanable, findCleanable } from './cleaner-rules.ts';
+import type { SegmentCleaner } from './cleaner-thread.ts';
+import type { Files, SegmentFacts } from './log.ts';
+import type { LogRetention } from './log-retention.ts';
+import type { Partition } from './partition.ts';
+
+export interface CleanerSettings {
+  readonly enabled: boolean;
+  readonly backoffMs: number;
+  readonly mapBytes: number;
+  readonly mapLoadFactor: number;
+  readonly bytesPerSecond: number;
+}
+
+export interface CleanerHost {
+  partitions(): Partition[];
+  roll(partition: Partition): Promise<void>;
+  removeSnapshots(partition: Partition): Promise<void>;
+  inBackground(what: string, work: Promise<void>): void;
+}
+
+export interface CleanerParts {
+  readonly host: CleanerHost;
+  readonly retention: LogRetention;
+  readonly cleaner: SegmentCleaner;
+  readonly files: Files;
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly settings: CleanerSettings;
+}
+
+/** What one compaction did. */
+export interface Compaction {
+  readonly topic: string;
+  readonly partition: number;
+  /** Of the segments that were looked at. */
+  readonly bytesBefore: number;
+  readonly bytesAfter: number;
+}
+
+export class LogCleaner {
+  readonly #parts: CleanerParts;
+  /** Where each partition's dirty part begins. */
+  readonly #cleanedTo = new Map<Partition, number>();
+  readonly #uncleanable = new Set<Partition>();
+  #checkpoint = new OffsetCheckpoint();
+  /** One job at a time. */
+  #last: Promise<unknown> = Promise.resolve();
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(parts: CleanerParts) {
+    this.#parts = parts;
+  }
+
+  async open(): Promise<void> {
+    const { files, dataDir, logger, settings } = this.#parts;
+    this.#checkpoint = await readOffsetCheckpoint(files, `${dataDir}/${CLEANER_FILE}`, logger);
+    if (settings.enabled) this.#arm();
+  }
+
+  #arm(): void {
+    if (this.#closed) return;
+    const { clock, host, settings } = this.#parts;
+    this.#timer = clock.setTimer(settings.backoffMs, () => {
+      host.inBackground(
+        'compact logs',
+        this.run().finally(() => this.#arm()),
+      );
+    });
+  }
+
+  /** Cleans, the dirtiest first, until no log needs it. */
+  async run(): Promise<void> {
+    while (!this.#closed) {
+      let dirtiest: { partition: Partition; cleanable: Cleanable } | undefined;
+      for (const partition of this.#parts.host.partitions()) {
+        if (!this.#mayClean(partition)) continue;
+        const found = await this.#inspect(partition);
+        if (found === undefined || !found.isDue) continue;
+        if (dirtiest === undefined || found.dirtyRatio > dirtiest.cleanable.dirtyRatio)
+          dirtiest = { partition, cleanable: found };
+      }
+      if (dirtiest === undefined) return;
+      const { partition } = dirtiest;
+      await this.#guarded(partition, async () => {
+        const found = await this.#inspect(partition);
+        if (found?.isDue) await this.#clean(partition, found);
+      });
+    }
+  }
+
+  /** Compacts all that a partition holds now, its active segment too, however little of it is dirty; open transactions and what is
+   * behind them stay. Rejects with CORRUPT, NO_SPACE, IO ...; INVALID_ARGUMENT where cleanup.policy has no compact. */
+  async compactNow(partition: Partition): Promise<Compaction> {
+    const { topic, index, config } = partition;
+    if (!config.cleanupPolicy.includes('compact'))
+      throw new BroadsheetError(
+        'INVALID_ARGUMENT',
+        `${topic} is not compacted: cleanup.policy has no compact`,
+      );
+    const done = { topic, partition: index, bytesBefore: 0, bytesAfter: 0 };
+    await this.#parts.retention.alone(partition, async () => {
+      await this.#parts.host.roll(partition);
+      for (let isFirst = true; ; isFirst = false) {
+        const found = await this.#inspect(partition, { minCleanableDirtyRatio: 0, minCompactionLagMs: 0 });
+        if (found === undefined) return;
+        const result = await this.#clean(partition, found);
+        if (isFirst) done.bytesBefore = result.bytesBefore;
+        done.bytesAfter = result.bytesAfter;
+      }
+    });
+    return done;
+  }
+
+  #mayClean(partition: Partition): boolean {
+    return (
+      partition.config.cleanupPolicy.includes('compact') &&
+      !this.#uncleanable.has(partition) &&
+      !partition.deleted &&
+      partition.offline === undefined
+    );
+  }
+
+  async #guarded(partition: Partition, work: () => Promise<void>): Promise<void> {
+    try {
+      await this.#parts.retention.alone(partition, work);
+    } catch (error) {
+      this.#uncleanable.add(partition);
+      if (partition.deleted || this.#closed) return;
+      const { topic, index } = partition;
+      this.#parts.logger.error(
+        { topic, partition: index, reason: (error as Error).message },
+        'compaction failed; the partition is not compacted until the next start',
+      );
+    }
+  }
+
+  #firstDirty(partition: Partition): number | undefined {
+    return this.#cleanedTo.get(partition) ?? this.#checkpoint.get(partition.topic, partition.index);
+  }
+
+  async #inspect(
+    partition: Partition,
+    overrides: Partial<Partition['config']> = {},
+  ): Promise<Cleanable | undefined> {
+    const { log, config } = partition;
+    // Most often nothing was closed.
+    if (log.segmentBaseOffsets().length < 2) return undefined;
+    return this.#judge(partition, await log.segmentFacts(), { ...config, ...overrides });
+  }
+
+  #judge(
+    partition: Partition,
+    segments: readonly SegmentFacts[],
+    config: Partition['config'],
+  ): Cleanable | undefined {
+    const { logStartOffset, lastStableOffset } = partition;
+    const cleanedTo = this.#firstDirty(partition);
+    return findCleanable(
+      { segments, logStartOffset, lastStableOffset, cleanedTo },
+      config,
+      this.#parts.clock.now(),
+    );
+  }
+
+  async #clean(partition: Partition, cleanable: Cleanable): Promise<CleanResult> {
+    const { files, retention, host, logger } = this.#parts;
+    const { log, topic, index } = partition;
+    const job = await this.#job(partition, cleanable);
+    const end = job.segments[job.segments.length - 1]!.endOffset;
+    if (log.flushedOffset < end) await log.flush();
+    const result = await this.#ask(job);
+    for (const { old, cleaned, hasAborted } of result.groups) {
+      const names = await log.replaceSegments(old, [cleaned]);
+      partition.aborted.forgetFiles(old, hasAborted ? cleaned : undefined);
+      retention.removeLater(partition, names);
+    }
+    this.#cleanedTo.set(partition, result.endOffset);
+    await files.writeAtomic(`${this.#parts.dataDir}/${CLEANER_FILE}`, this.#checkpointText());
+    await host.removeSnapshots(partition);
+    const { bytesBefore, bytesAfter, endOffset } = result;
+    logger.info({ topic, partition: index, bytesBefore, bytesAfter, endOffset }, 'compacted');
+    return result;
+  }
+
+  async #job(partition: Partition, cleanable: Cleanable): Promise<CleanJob> {
+    const { clock, settings } = this.#parts;
+    const { log, config } = partition;
+    const facts = await log.segmentFacts();
+    const segments = facts.slice(0, cleanable.count).map(({ baseOffset, sizeInBytes, lastModified }, i) => ({
+      baseOffset,
+      sizeInBytes,
+      lastModified,
+      endOffset: facts[i + 1]!.baseOffset,
+    }));
+    const lastRecords: LastRecord[] = [];
+    for (const { producerId, epoch, batches } of partition.producers.entries())
+      lastRecords.push({ producerId, epoch, lastOffset: batches[batches.length - 1]?.lastOffset ?? -1 });
+    return {
+      dir: log.dir,
+      segments,
+      firstDirtyOffset: cleanable.firstDirtyOffset,
+      segmentBytes: config.segmentBytes,
+      indexBytes: config.segmentIndexBytes,
+      indexIntervalBytes: config.indexIntervalBytes,
+      now: clock.now(),
+      deleteRetentionMs: config.deleteRetentionMs,
+      mapBytes: settings.mapBytes,
+      mapLoadFactor: settings.mapLoadFactor,
+      aborted: partition.abortedTransactions(0, segments[segments.length - 1]!.endOffset),
+      lastRecords,
+      bytesPerSecond: settings.bytesPerSecond,
+    };
+  }
+
+  #checkpointText(): string {
+    const checkpoint = new OffsetCheckpoint();
+    for (const partition of this.#parts.host.partitions()) {
+      const offset = this.#firstDirty(partition);
+      if (offset !== undefined) checkpoint.set(partition.topic, partition.index, offset);
+    }
+    return checkpoint.text();
+  }
+
+  #ask(job: CleanJob): Promise<CleanResult> {
+    const mine = this.#last
+      .catch(() => {})
+      .then(() => {
+        if (this.#closed) throw new BroadsheetError('CLOSED', 'the log manager is closed');
+        return this.#parts.cleaner.clean(job);
+      });
+    this.#last = mine;
+    return mine;
+  }
+
+  /** Gives up what runs: what it wrote so far is undone by the next start, or the next cleaning. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#parts.cleaner.close();
+    await this.#last.catch(() => {});
+  }
+}
