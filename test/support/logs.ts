@@ -21,13 +21,13 @@ export const OPTIONS: OpenOptions = {
 export const CLEAN: OpenOptions = { ...OPTIONS, cleanShutdown: true };
 
 const folders: string[] = [];
+// Of the file that imports this: from within a test it would do nothing.
+afterAll(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
 
 /** A new empty folder, removed when the file's tests are over; in memory where nothing but speed asks for it. */
 export function scratch(inMemory = false): string {
-  if (folders.length === 0)
-    afterAll(() => {
-      for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
-    });
   const parent = inMemory && existsSync('/dev/shm') ? '/dev/shm' : tmpdir();
   const folder = mkdtempSync(join(parent, 'broadsheet-log-'));
   folders.push(folder);
