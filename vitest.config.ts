@@ -31,8 +31,8 @@ const ONLY_FULL = [
   'transactions-wire',
 ].map((name) => `test/interop/${name}.test.ts`);
 
-/** Needs nothing but Node, yet more of the three minutes that unit tests may take than it is worth there. */
-const SLOW_BENCH = 'test/bench/groups.test.ts';
+/** Need nothing but Node and a compiler, yet more of the three minutes that unit tests may take than it is worth there. */
+const SLOW_BENCH = ['test/bench/engines.test.ts', 'test/bench/groups.test.ts'];
 
 /** unit: needs only Node and the compiled addon. Everything slower or needing other tools has its own project. */
 export default defineConfig({
@@ -44,7 +44,13 @@ export default defineConfig({
           name: 'unit',
           maxWorkers: 2,
           include: ['test/**/*.test.ts'],
-          exclude: ['test/interop/**', 'test/crash/**', 'test/budgets/**', 'test/tidy.test.ts', SLOW_BENCH],
+          exclude: [
+            'test/interop/**',
+            'test/crash/**',
+            'test/budgets/**',
+            'test/tidy.test.ts',
+            ...SLOW_BENCH,
+          ],
         },
       },
       { test: { ...common, name: 'tidy', include: ['test/tidy.test.ts'] } },
@@ -52,7 +58,7 @@ export default defineConfig({
         test: {
           ...common,
           name: 'interop',
-          include: ['test/interop/**/*.test.ts', SLOW_BENCH],
+          include: ['test/interop/**/*.test.ts', ...SLOW_BENCH],
           exclude: scaled(ONLY_FULL, []),
           globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,

@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   const int on = 1;
   struct sockaddr_in address = {.sin_family = AF_INET};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t size = sizeof(address);
   if (bind(listener, (struct sockaddr *)&address, size) != 0 || listen(listener, 128) != 0) return 1;
   getsockname(listener, (struct sockaddr *)&address, &size);
