@@ -25,6 +25,7 @@ const ONLY_FULL = [
   'kafka-consumer-groups',
   'metadata-older',
   'streams-app',
+  'streams-exactly-once',
   'streams-tools',
   'streams-wire',
   'transactions-directory',

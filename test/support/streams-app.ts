@@ -14,6 +14,8 @@ export interface StreamsAppOptions {
   readonly stateDir: string;
   /** What it says that others can ask it at; nobody does. */
   readonly endpointPort: number;
+  /** More settings, as key=value. */
+  readonly settings?: readonly string[];
 }
 
 export class StreamsApp {
@@ -22,11 +24,10 @@ export class StreamsApp {
   #log = '';
   state = 'CREATED';
 
-  constructor({ address, applicationId, stateDir, endpointPort }: StreamsAppOptions) {
+  constructor({ address, applicationId, stateDir, endpointPort, settings = [] }: StreamsAppOptions) {
     const [command, ...args] = STREAMS_APP.run;
-    this.#child = spawn(command!, [...args, address, applicationId, stateDir, String(endpointPort)], {
-      cwd: dirOf(STREAMS_APP),
-    });
+    const given = [address, applicationId, stateDir, String(endpointPort), ...settings];
+    this.#child = spawn(command!, [...args, ...given], { cwd: dirOf(STREAMS_APP) });
     running.add(this.#child);
     createInterface({ input: this.#child.stdout }).on('line', (line) => {
       if (line.startsWith('state ')) this.state = line.slice('state '.length);

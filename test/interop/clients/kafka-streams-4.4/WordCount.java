@@ -13,7 +13,7 @@ import org.apache.kafka.streams.kstream.Produced;
 /**
  * Counts the words of a topic's lines into another one, by the streams protocol of groups (KIP-1071): a repartition topic, a
  * store with its changelog, and a second subtopology without state. Arguments: bootstrap servers, application id, state
- * directory, port to name as the endpoint. Prints each state it gets into; ends with its input.
+ * directory, port to name as the endpoint, and any settings as key=value. Prints each state it gets into; ends with its input.
  */
 public final class WordCount {
   public static void main(String[] args) throws Exception {
@@ -28,6 +28,10 @@ public final class WordCount {
     settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
     settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
     settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
+    for (int i = 4; i < args.length; i++) {
+      int at = args[i].indexOf('=');
+      settings.put(args[i].substring(0, at), args[i].substring(at + 1));
+    }
 
     StreamsBuilder builder = new StreamsBuilder();
     builder.<String, String>stream("lines")
