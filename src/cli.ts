@@ -30,6 +30,10 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     description: 'show what is in a segment, index, snapshot or checkpoint',
     load: () => import('./cli/dump.ts'),
   },
+  compact: {
+    description: 'compact topics in a directory that no broker uses',
+    load: () => import('./cli/compact.ts'),
+  },
   check: {
     description: 'look for damage in a directory that no broker uses',
     load: () => import('./cli/check.ts'),

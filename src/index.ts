@@ -4,6 +4,7 @@ import { BrokerInstance } from './broker/broker.ts';
 import { type EngineName, type EngineWish, openEngines } from './broker/engines.ts';
 import { addressAndPort } from './broker/listeners.ts';
 import { BrokerConfig } from './config/broker-config.ts';
+import type { Compaction } from './log/log-cleaner.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
@@ -28,6 +29,8 @@ export interface CreateBrokerOptions {
   readonly logger?: Logger;
 }
 
+export type { Compaction };
+
 export interface Broker {
   /** `host:port` of every listener as reached from this machine, separated by commas. */
   readonly bootstrapServers: string;
@@ -37,6 +40,14 @@ export interface Broker {
   /** What runs. */
   readonly engine: EngineName;
   readonly transport: EngineName;
+  /**
+   * Compacts what the partitions of these topics hold now (default: of all topics whose cleanup.policy has compact), their open
+   * segments too, however little of it is dirty; min.compaction.lag.ms does not count. Tombstones stay for
+   * delete.retention.ms, and nothing at or past an open transaction is touched. The broker serves on meanwhile.
+   *
+   * Rejects with INVALID_ARGUMENT (no such topic, or it is not compacted), NO_SPACE, CORRUPT, IO, CLOSED.
+   */
+  compact(topics?: readonly string[]): Promise<Compaction[]>;
   /** Stops cleanly and leaves no handle, descriptor or thread behind. Idempotent. */
   close(): Promise<void>;
 }
@@ -88,6 +99,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     listeners: instance.endpoints,
     engine: engine.name,
     transport: transport.name,
+    compact: (topics) => instance.compact(topics),
     close: () => instance.close(),
   };
 }

@@ -9,6 +9,7 @@ import { validateTopicConfig } from '../config/topic-config.ts';
 import { OFFSETS_TOPIC } from '../group/group-log.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { LogEngine } from '../log/log.ts';
+import type { Compaction } from '../log/log-cleaner.ts';
 import { LogManager } from '../log/log-manager.ts';
 import { logManagerSettings } from '../log/log-settings.ts';
 import type { Partition } from '../log/partition.ts';
@@ -19,7 +20,7 @@ import { KafkaError } from '../protocol/errors.ts';
 import { Reader } from '../protocol/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import type { Clock } from '../runtime/clock.ts';
-import type { BroadsheetError } from '../runtime/errors.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { ClusterAdmin } from './cluster-admin.ts';
 import { Configs } from './configs.ts';
@@ -340,6 +341,24 @@ export class BrokerInstance implements TransportHandler {
 
   onTickEnd(): void {
     this.#tick.end();
+  }
+
+  /** Compacts partitions now; see Broker.compact in index.ts. */
+  async compact(topics?: readonly string[]): Promise<Compaction[]> {
+    const logs = this.#logs;
+    if (logs === undefined || this.#closing !== undefined)
+      throw new BroadsheetError('CLOSED', 'the broker is closed');
+    const all = logs.partitions();
+    for (const name of topics ?? []) {
+      if (!all.some(({ topic }) => topic === name))
+        throw new BroadsheetError('INVALID_ARGUMENT', `there is no topic ${name}`);
+    }
+    const chosen = all.filter(({ topic, config }) =>
+      topics === undefined ? config.cleanupPolicy.includes('compact') : topics.includes(topic),
+    );
+    const done: Compaction[] = [];
+    for (const partition of chosen) if (!partition.deleted) done.push(await logs.compact(partition));
+    return done;
   }
 
   // --- stopping ---

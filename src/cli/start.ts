@@ -34,7 +34,8 @@ interface StartOptions {
   logLevel: LogLevel;
 }
 
-function readConfig(path: string): Map<string, string> {
+/** The values of a properties file that --config named. */
+export function readConfig(path: string): Map<string, string> {
   let text: string;
   try {
     text = readFileSync(path, 'utf8');

@@ -125,6 +125,26 @@ describe.each(COMBINATIONS)('$title', ({ engine, transport }) => {
       }
     });
 
+    it('compacts when it is told to, and readers cross what is gone', async () => {
+      const broker = await start();
+      const client = await connect(broker);
+      await client.createTopics([{ name: 'c', partitions: 1, configs: { 'cleanup.policy': 'compact' } }]);
+      await client.createTopics([{ name: 'd', partitions: 1 }]);
+      for (let i = 0; i < 20; i++)
+        await client.produce('c', 0, [{ timestamp: Date.now(), key: `k${i % 3}`, value: `${i}` }]);
+      const [done] = await broker.compact(['c']);
+      expect(done).toMatchObject({ topic: 'c', partition: 0 });
+      expect(done!.bytesAfter).toBeLessThan(done!.bytesBefore);
+      const left: string[] = [];
+      for await (const each of client.records('c', 0, 1)) left.push(`${each.offset}=${text(each.value)}`);
+      expect(left).toEqual(['17=17', '18=18', '19=19']);
+      await expect(broker.compact(['d'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+      await expect(broker.compact(['nowhere'])).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+      expect((await broker.compact()).map(({ topic }) => topic)).toEqual(['c']);
+      await broker.close();
+      await expect(broker.compact()).rejects.toMatchObject({ code: 'CLOSED' });
+    });
+
     it('leaves no descriptor, mapping or handle behind over 20 lives', async () => {
       // Timers and immediates are the test runner's too.
       const handles = () =>

@@ -1,0 +1,123 @@
+/** Apache Kafka's log cleaner and ours, each on a copy of one directory, leave the same records at the same offsets. */
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { Client, LATEST } from '../../src/client/client.ts';
+import type { CompressionName } from '../../src/protocol/compression.ts';
+import { BrokerProcess } from '../support/broker-process.ts';
+import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
+import { Random } from '../support/random.ts';
+import { scaled } from '../support/scale.ts';
+
+const TOPIC = 'compacted';
+const CODECS: CompressionName[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
+const SEED = Number(process.env.BROADSHEET_SEED ?? 20_261);
+const BATCHES = scaled(600, 6_000);
+const OFF = { 'log.cleaner.enable': 'false' };
+const EAGER = { 'log.cleaner.backoff.ms': '100', 'log.cleaner.min.cleanable.ratio': '0.0001' };
+
+let dir: string;
+let kafka: KafkaPeer;
+let ours: BrokerProcess | undefined;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'broadsheet-compaction-'));
+  kafka = new KafkaPeer(dir, kafkaPort());
+});
+afterEach(async () => {
+  await ours?.kill();
+  await kafka.dispose();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+async function fill(address: string): Promise<void> {
+  const random = new Random(SEED);
+  const client = await Client.connect(address);
+  const configs = { 'cleanup.policy': 'compact', 'segment.bytes': '1048576', 'index.interval.bytes': '1024' };
+  await client.createTopics([{ name: TOPIC, partitions: 1, configs }]);
+  const { producerId, producerEpoch } = await client.initProducerId();
+  let baseSequence = 0;
+  for (let i = 0; i < BATCHES; i++) {
+    const records = Array.from({ length: 1 + random.int(30) }, () => ({
+      timestamp: Date.now() - random.int(100_000),
+      key: `key-${random.int(500)}`,
+      value: random.int(8) === 0 ? null : `${i} ${random.int(1 << 30)} `.repeat(1 + random.int(60)),
+      headers: random.int(4) === 0 ? [{ key: 'h', value: String(i) }] : [],
+    }));
+    const compression = random.pick(CODECS);
+    const sequenced = random.int(2) === 0;
+    const fields = sequenced ? { producerId, producerEpoch, baseSequence } : {};
+    await client.produce(TOPIC, 0, records, { compression, ...fields });
+    if (sequenced) baseSequence += records.length;
+  }
+  await client.close();
+}
+
+const text = (bytes: Uint8Array | null) => (bytes === null ? null : Buffer.from(bytes).toString());
+
+/** All that a consumer sees, and where the log ends. */
+async function content(address: string): Promise<unknown[]> {
+  const client = await Client.connect(address);
+  const seen: unknown[] = [(await client.listOffset(TOPIC, 0, LATEST)).offset];
+  for await (const { offset, timestamp, key, value, headers } of client.records(TOPIC, 0, 0))
+    seen.push([
+      offset,
+      timestamp,
+      text(key),
+      text(value),
+      headers.map((each) => [each.key, text(each.value)]),
+    ]);
+  await client.close();
+  return seen;
+}
+
+/** Waits until the cleaner has noted where it stopped. */
+async function cleanedTo(dataDir: string): Promise<number> {
+  for (;;) {
+    try {
+      const found = new RegExp(`^${TOPIC} 0 (\\d+)$`, 'm').exec(
+        readFileSync(join(dataDir, 'cleaner-offset-checkpoint'), 'utf8'),
+      );
+      if (found !== null) return Number(found[1]);
+    } catch {
+      // Not yet there.
+    }
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+it(`leaves what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, async () => {
+  const copy = join(dir, 'copy');
+  ours = await BrokerProcess.start(kafka.dataDir, { config: OFF });
+  await fill(ours.address);
+  const before = (await content(ours.address)).length;
+  await ours.stop();
+  cpSync(kafka.dataDir, copy, { recursive: true });
+
+  ours = await BrokerProcess.start(copy, { config: EAGER });
+  const end = await cleanedTo(copy);
+  const left = await content(ours.address);
+  await ours.stop();
+  expect(left.length).toBeLessThan(before / 2);
+
+  await kafka.start(...Object.entries(EAGER).map(([key, value]) => `${key}=${value}`));
+  await kafka.untilLeading([[TOPIC, 0]]);
+  expect(await cleanedTo(kafka.dataDir)).toBe(end);
+  expect(await content(kafka.address)).toEqual(left);
+  await kafka.stop();
+
+  // What either cleaned is served by the other.
+  ours = await BrokerProcess.start(kafka.dataDir, { config: OFF });
+  expect(await content(ours.address)).toEqual(left);
+  await ours.stop();
+  ours = undefined;
+  const other = new KafkaPeer(join(dir, 'other'), kafkaPort());
+  cpSync(copy, other.dataDir, { recursive: true });
+  try {
+    await other.start('log.cleaner.enable=false');
+    await other.untilLeading([[TOPIC, 0]]);
+    expect(await content(other.address)).toEqual(left);
+  } finally {
+    await other.dispose();
+  }
+});
