@@ -126,7 +126,10 @@ export class StreamsGroup {
     const { facts } = this;
     const { assigned } = member.progress;
     const { userEndpoint } = member.facts;
+    const { processId } = member.facts;
     const changed = this.#update(member, request);
+    // Who comes back in another process has no state there, and others of that process may have some of its tasks.
+    if (request.memberEpoch === JOIN_EPOCH && processId !== member.facts.processId) facts.release(member);
     if (facts.topology === undefined) facts.setTopology(request.topology!);
     facts.refresh(changed);
     if (isFirst) this.#delayFirstAssignment();

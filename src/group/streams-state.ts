@@ -1,6 +1,7 @@
 /** What a streams group consists of: topology, members, epochs, target assignment; and the records of every change. It changes in
  * the call, and is written by flush(). Knows no requests and no timers. */
 import { ConsumerJournal } from './consumer-journal.ts';
+import { MemberState } from './consumer-member.ts';
 import { metadataHash } from './consumer-metadata-hash.ts';
 import { JOIN_EPOCH, STATIC_LEAVE_EPOCH } from './consumer-types.ts';
 import { assignTasks } from './streams-assignor.ts';
@@ -9,6 +10,7 @@ import { StreamsMembers } from './streams-members.ts';
 import { reconcileTasks } from './streams-reconcile.ts';
 import { type StreamsChange, type StreamsGroupFacts, streamsRecord } from './streams-records.ts';
 import {
+  hasTasks,
   heldWithoutEpochs,
   NO_TASKS,
   NOTHING_HELD,
@@ -233,6 +235,19 @@ export class StreamsGroupState {
       memberEpoch: STATIC_LEAVE_EPOCH,
       assigned: heldWithoutEpochs(member.progress.assigned),
       pendingRevocation: NOTHING_HELD,
+    });
+  }
+
+  /** A member that owns nothing has nothing any more; it takes up its target anew. */
+  release(member: StreamsMember): void {
+    const { progress } = member;
+    if (!hasTasks(progress.assigned) && !hasTasks(progress.pendingRevocation)) return;
+    const nothing = { assigned: NOTHING_HELD, pendingRevocation: NOTHING_HELD };
+    this.#setProgress(member, {
+      ...progress,
+      ...nothing,
+      state: MemberState.STABLE,
+      memberEpoch: JOIN_EPOCH,
     });
   }
 
