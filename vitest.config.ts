@@ -23,6 +23,7 @@ const ONLY_FULL = [
   'kafka-cluster-tools',
   'kafka-configs',
   'kafka-consumer-groups',
+  'kafka-transactions',
   'metadata-older',
   'streams-app',
   'streams-exactly-once',

@@ -14,6 +14,7 @@ import { appends } from './micro/append.ts';
 import { requests } from './micro/requests.ts';
 import { starts } from './start/start.ts';
 import { type Comparison, line, type Scale } from './support.ts';
+import { transactionOverhead } from './transactions/overhead.ts';
 
 interface Suite {
   readonly about: string;
@@ -68,6 +69,11 @@ const SUITES: Readonly<Record<string, Suite>> = {
   start: {
     about: 'from nothing to serving, beside a bare node and Apache Kafka; only when named; needs dist/',
     run: starts,
+    extra: true,
+  },
+  transactions: {
+    about: 'idempotent and transactional over plain produce, beside Apache Kafka; only when named',
+    run: transactionOverhead,
     extra: true,
   },
   sessions: { about: 'polls of 1,000 partitions: in a fetch session against without one', run: sessions },

@@ -224,9 +224,9 @@ export class TransactionScript {
     [topic, index]: readonly [topic: string, index: number],
     sequence: number,
     values: readonly string[],
-    options: { version?: number; transactional?: boolean; impatient?: boolean } = {},
+    options: { version?: number; transactional?: boolean; impatient?: boolean; ageMs?: number } = {},
   ): Promise<void> {
-    const { version = 12, transactional = true, impatient = false } = options;
+    const { version = 12, transactional = true, impatient = false, ageMs = 0 } = options;
     const builder = new BatchBuilder({
       producerId: producer.id,
       producerEpoch: producer.epoch,
@@ -234,7 +234,7 @@ export class TransactionScript {
       transactional,
     });
     for (const value of values)
-      builder.append({ timestamp: Date.now(), key: null, value: Buffer.from(value) });
+      builder.append({ timestamp: Date.now() - ageMs, key: null, value: Buffer.from(value) });
     const body = {
       transactionalId,
       acks: -1,
