@@ -59,7 +59,9 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
 
   beforeAll(async () => {
     await command('tar', '-xzSf', `${PROTOCOL}/datadir/kafka-4.4-${state}.tar.gz`, '-C', dir);
-    broker = await BrokerProcess.start(kafka.dataDir);
+    // The transaction that was left open is not to be aborted while we look.
+    const patient = { 'transaction.abort.timed.out.transaction.cleanup.interval.ms': '3600000' };
+    broker = await BrokerProcess.start(kafka.dataDir, { config: patient });
     client = await Client.connect(broker.address);
   });
   afterAll(async () => {
@@ -141,7 +143,6 @@ describe.each(['clean', 'killed'] as const)('the directory of a Kafka that was %
   it('is taken back by Kafka', async () => {
     await client.close();
     await broker.stop();
-    // The transaction that was left open is not to be aborted while we look.
     await kafka.start('transaction.abort.timed.out.transaction.cleanup.interval.ms=3600000');
     await kafka.untilLeading(partitions.map(({ topic, partition }) => [topic, partition]));
     client = await Client.connect(kafka.address);
