@@ -30,6 +30,7 @@ describe.each(ENGINES)('model of a log, engine=$name', ({ name, make }) => {
         const random = new Random(seed);
         let reopens = 0;
         let cuts = 0;
+        let exchanges = 0;
         for (let step = 0; step < STEPS; ) {
           // A log that only grows makes the list slow, not the test better.
           const model = new LogModel(make, random, options, predicts);
@@ -45,9 +46,11 @@ describe.each(ENGINES)('model of a log, engine=$name', ({ name, make }) => {
           await model.end();
           reopens += model.reopens;
           cuts += model.cuts;
+          exchanges += model.exchanges;
         }
         expect(reopens).toBeGreaterThan(0);
         expect(cuts).toBeGreaterThan(0);
+        expect(exchanges).toBeGreaterThan(0);
       });
     }
   }

@@ -55,6 +55,7 @@ export class LogModel {
   #copies = 0;
   reopens = 0;
   cuts = 0;
+  exchanges = 0;
 
   constructor(make: () => LogEngine, random: Random, options: OpenOptions, predictsRolls: boolean) {
     this.#make = make;
@@ -75,7 +76,9 @@ export class LogModel {
     if (kind < 450) this.#append();
     else if (kind < 850) await this.#read();
     else if (kind < 970) await this.#ask();
-    else if (kind < 980) this.#roll();
+    else if (kind < 979) this.#roll();
+    else if (kind < 981) await this.#retain();
+    else if (kind < 983) await this.#clean();
     else if (kind < 987) await this.#log.flush();
     else if (kind < 991) this.#moveStart();
     else if (kind < 995) await this.#closeAndOpen();
@@ -259,6 +262,54 @@ export class LogModel {
     this.#log.setLogStartOffset(offset);
     this.#start = offset;
     this.#check();
+  }
+
+  /** The first segments leave the log. */
+  async #retain(): Promise<void> {
+    await this.#log.flush();
+    const count = this.#random.int(Math.min(this.#segments.length, 4));
+    if (count === 0) return;
+    const gone = this.#segments.splice(0, count);
+    const names = await this.#log.replaceSegments(
+      gone.map((one) => one.base),
+      [],
+    );
+    for (const each of names) if (this.#random.int(2) === 0) rmSync(join(this.#log.dir, each));
+    this.#start = Math.max(this.#start, this.#segments[0]!.base);
+    this.exchanges++;
+    this.#check();
+  }
+
+  /** Some batches of closed segments in a row are left, in one segment; or a crash comes in between. */
+  async #clean(): Promise<void> {
+    await this.#log.flush();
+    const closed = this.#segments.length - 1;
+    if (closed === 0) return;
+    const at = this.#random.int(closed);
+    const group = this.#segments.slice(at, at + 1 + this.#random.int(Math.min(closed - at, 4)));
+    const kept = group.flatMap((one) => one.batches).filter(() => this.#random.int(3) === 0);
+    const { base, createdAt } = group[0]!;
+    const moment = this.#random.int(6);
+    const suffix = moment === 0 ? '.swap' : '.cleaned';
+    const write = (kind: string, bytes: Uint8Array) =>
+      writeFileSync(join(this.#log.dir, name(base, kind + suffix)), bytes);
+    write('.log', Buffer.concat(kept.map((one) => one.bytes)));
+    for (const index of ['.index', '.timeindex']) write(index, new Uint8Array(0));
+    this.exchanges++;
+    if (moment > 1) {
+      const bases = group.map((one) => one.base);
+      await this.#log.replaceSegments(bases, [base]);
+      this.#segments.splice(at, group.length, { base, createdAt, batches: kept });
+      this.#check();
+      return;
+    }
+    if (moment === 0) {
+      // Completed: for the segments up to the last offset that is left.
+      const last = kept.at(-1)?.last ?? -1;
+      const covered = group.filter((one, i) => i === 0 || one.base <= last);
+      this.#segments.splice(at, covered.length, { base, createdAt, batches: kept });
+    }
+    await this.#kill();
   }
 
   async #open(dir: string, clean: boolean, recoveryPoint: number): Promise<void> {
