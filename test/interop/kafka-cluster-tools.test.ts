@@ -60,7 +60,7 @@ const UNSERVED = 'features of Kafka that are not served here are neither shown n
 const FEATURES: readonly Step[] = [
   [
     'describe',
-    ...['eligible.leader.replicas', 'share', 'transaction'].map((feature) => ({
+    ...['eligible.leader.replicas', 'share'].map((feature) => ({
       reason: UNSERVED,
       kafka: new RegExp(`\\nFeature: ${feature.replaceAll('.', '\\.')}\\.version.*`),
       ours: '',
