@@ -53,9 +53,8 @@ export interface Compaction {
 export class LogCleaner {
   readonly #parts: CleanerParts;
   /** Where each partition's dirty part begins. */
-  readonly #cleanedTo = new Map<Partition, number>();
-  readonly #uncleanable = new Set<Partition>();
-  #checkpoint = new OffsetCheckpoint();
+  readonly #cleanedTo = new WeakMap<Partition, number>();
+  readonly #uncleanable = new WeakSet<Partition>();
   /** One job at a time. */
   #last: Promise<unknown> = Promise.resolve();
   #timer: Timer | undefined;
@@ -67,7 +66,12 @@ export class LogCleaner {
 
   async open(): Promise<void> {
     const { files, dataDir, logger, settings } = this.#parts;
-    this.#checkpoint = await readOffsetCheckpoint(files, `${dataDir}/${CLEANER_FILE}`, logger);
+    const checkpoint = await readOffsetCheckpoint(files, `${dataDir}/${CLEANER_FILE}`, logger);
+    // Of the partitions that there are now: a later one of the same name has nothing to do with it.
+    for (const partition of this.#parts.host.partitions()) {
+      const offset = checkpoint.get(partition.topic, partition.index);
+      if (offset !== undefined) this.#cleanedTo.set(partition, offset);
+    }
     if (settings.enabled) this.#arm();
   }
 
@@ -148,10 +152,6 @@ export class LogCleaner {
     }
   }
 
-  #firstDirty(partition: Partition): number | undefined {
-    return this.#cleanedTo.get(partition) ?? this.#checkpoint.get(partition.topic, partition.index);
-  }
-
   async #inspect(
     partition: Partition,
     overrides: Partial<Partition['config']> = {},
@@ -168,7 +168,7 @@ export class LogCleaner {
     config: Partition['config'],
   ): Cleanable | undefined {
     const { logStartOffset, lastStableOffset } = partition;
-    const cleanedTo = this.#firstDirty(partition);
+    const cleanedTo = this.#cleanedTo.get(partition);
     return findCleanable(
       { segments, logStartOffset, lastStableOffset, cleanedTo },
       config,
@@ -229,7 +229,7 @@ export class LogCleaner {
   #checkpointText(): string {
     const checkpoint = new OffsetCheckpoint();
     for (const partition of this.#parts.host.partitions()) {
-      const offset = this.#firstDirty(partition);
+      const offset = this.#cleanedTo.get(partition);
       if (offset !== undefined) checkpoint.set(partition.topic, partition.index, offset);
     }
     return checkpoint.text();

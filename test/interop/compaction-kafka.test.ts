@@ -1,12 +1,14 @@
 /** Apache Kafka's log cleaner and ours, each on a copy of one directory, leave the same records at the same offsets. */
-import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { Client, LATEST } from '../../src/client/client.ts';
+import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
+import { createBroker } from '../../src/index.ts';
 import type { CompressionName } from '../../src/protocol/compression.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
+import { KafkaPeer, kafkaPort, PROTOCOL } from '../support/kafka-peer.ts';
 import { Random } from '../support/random.ts';
 import { FULL_SIZE, scaled } from '../support/scale.ts';
 
@@ -122,3 +124,50 @@ it(`leaves what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, async () => {
     await other.dispose();
   }
 });
+
+it.each(['clean', 'killed'])(
+  'keeps the last value of each key of what Apache Kafka wrote (%s)',
+  async (name) => {
+    execFileSync('tar', ['xzf', `${PROTOCOL}/datadir/kafka-4.4-${name}.tar.gz`, '-C', dir]);
+    const [folder] = readdirSync(dir);
+    const broker = await createBroker({
+      dataDir: join(dir, folder!),
+      host: '127.0.0.1',
+      port: 0,
+      config: OFF,
+    });
+    try {
+      const client = await Client.connect(broker.bootstrapServers);
+      const last = async () => {
+        const values = new Map<string, string>();
+        let count = 0;
+        for (const topic of ['compacted', 'compacted-swept', '__consumer_offsets', '__transaction_state']) {
+          const { partitions } = await client.topic(topic);
+          for (const { partitionIndex } of partitions) {
+            const start = await client.listOffset(topic, partitionIndex, EARLIEST);
+            const options = { committedOnly: true };
+            for await (const record of client.records(topic, partitionIndex, start.offset, options)) {
+              const key = `${topic} ${partitionIndex} ${Buffer.from(record.key!).toString('hex')}`;
+              count++;
+              if (record.value === null) values.delete(key);
+              else
+                values.set(
+                  key,
+                  `${record.offset} ${record.timestamp} ${Buffer.from(record.value).toString('hex')}`,
+                );
+            }
+          }
+        }
+        return { count, values: [...values].sort() };
+      };
+      const before = await last();
+      await broker.compact();
+      const after = await last();
+      expect(after.values).toEqual(before.values);
+      expect(after.count).toBeLessThan(before.count);
+      await client.close();
+    } finally {
+      await broker.close();
+    }
+  },
+);
