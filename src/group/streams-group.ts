@@ -12,6 +12,7 @@
  */
 import { KafkaError } from '../protocol/errors.ts';
 import type { Timer } from '../runtime/clock.ts';
+import type { MemberAssignment } from './assignor.ts';
 import { SessionTimer } from './classic-member.ts';
 import { MemberState } from './consumer-member.ts';
 import { heartbeatIntervalMs } from './consumer-pace.ts';
@@ -22,7 +23,7 @@ import type { StreamsMember } from './streams-member.ts';
 import type { StreamsMembers } from './streams-members.ts';
 import type { StreamsChange } from './streams-records.ts';
 import { StreamsGroupState } from './streams-state.ts';
-import { hasTasks, lacksTasks, ROLES, sameHeld, type TaskAssignment, tasksOf } from './streams-tasks.ts';
+import { type HeldTasks, hasTasks, ROLES, sameHeld, type TaskAssignment, tasksOf } from './streams-tasks.ts';
 import { configureTopology, type StreamsTopology, sameTopology } from './streams-topology.ts';
 import {
   bareAnswer,
@@ -155,7 +156,7 @@ export class StreamsGroup {
     const { streams, topics, streamsMembers } = this.#host;
     const { progress } = member;
     const tells =
-      changes || request.memberEpoch === JOIN_EPOCH || lacksTasks(request.owned, progress.assigned);
+      changes || request.memberEpoch === JOIN_EPOCH || ownsOther(request.owned, progress.assigned);
     const tellsEndpoints = request.endpointInformationEpoch !== this.#endpointEpoch;
     return {
       errorCode: KafkaError.NONE,
@@ -384,4 +385,17 @@ export class StreamsGroup {
     this.#host.membersChanged(-this.members.size);
     this.facts.close();
   }
+}
+
+/** Whether a member does not own what it has been told to: perhaps the answer was lost. */
+function ownsOther(owned: TaskAssignment | null, held: HeldTasks): boolean {
+  if (owned === null) return false;
+  const told = tasksOf(held);
+  return ROLES.some(
+    (role) => !ownsOnly(owned[role], held[role]) || !ownsOnly(told[role], asHeld(owned[role])),
+  );
+}
+
+function asHeld(owned: MemberAssignment): HeldTasks['active'] {
+  return new Map([...owned].map(([id, partitions]) => [id, new Map(partitions.map((p) => [p, 0]))]));
 }

@@ -48,14 +48,3 @@ export function tasksOf(held: HeldTasks): TaskAssignment {
 export function heldWithoutEpochs(held: HeldTasks): HeldTasks {
   return byRole((role) => withoutEpochs(held[role]));
 }
-
-/** Whether a member does not say that it owns something it has: the answer that told it was lost. */
-export function lacksTasks(owned: TaskAssignment | null, held: HeldTasks): boolean {
-  if (owned === null) return false;
-  return ROLES.some((role) =>
-    [...held[role]].some(([id, partitions]) => {
-      const own = new Set(owned[role].get(id));
-      return [...partitions.keys()].some((partition) => !own.has(partition));
-    }),
-  );
-}

@@ -68,12 +68,14 @@ export abstract class EpochClient implements LifeClient {
   /** The member's epoch and the group's, as the coordinator has them. */
   protected abstract epochs(): readonly [member: number | undefined, group: number | undefined];
 
-  /** Sends a heartbeat with what it owns; `full`: with all that there is to say. */
+  /** Sends a heartbeat with what it owns; `full`: with all that there is to say. `isWanted` is false once the connection that
+   * it was sent on is gone. */
   protected abstract send(
     memberEpoch: number,
     full: boolean,
     owned: ReadonlySet<string>,
     respond: (answer: EpochAnswer) => void,
+    isWanted: () => boolean,
   ): void;
 
   get unrest(): string | undefined {
@@ -147,7 +149,15 @@ export abstract class EpochClient implements LifeClient {
   leave(): void {
     // A static member that leaves for a while is one of two that do.
     const epoch = this.instanceId !== null && this.life.random(2) === 0 ? -2 : -1;
-    if (this.#epoch > 0) this.send(epoch, false, this.#owned, () => {});
+    if (this.#epoch > 0) {
+      this.send(
+        epoch,
+        false,
+        this.#owned,
+        () => {},
+        () => true,
+      );
+    }
     this.die();
   }
 
@@ -167,7 +177,8 @@ export abstract class EpochClient implements LifeClient {
     this.#nextAt = Number.POSITIVE_INFINITY;
     const turn = ++this.#turn;
     const owned = this.#options.hasty === true ? this.#told : this.#owned;
-    this.send(this.#epoch, this.#full || this.#epoch === 0, owned, (answer) => {
+    const isWanted = () => turn === this.#turn;
+    const respond = (answer: EpochAnswer) => {
       if (turn !== this.#turn) return;
       this.#isWaiting = false;
       const { errorCode } = answer;
@@ -181,7 +192,8 @@ export abstract class EpochClient implements LifeClient {
       this.#intervalMs = answer.heartbeatIntervalMs;
       this.#nextAt = this.life.clock.now() + this.#intervalMs;
       if (answer.told !== null) this.#take(answer.told, now);
-    });
+    };
+    this.send(this.#epoch, this.#full || this.#epoch === 0, owned, respond, isWanted);
   }
 
   #take(told: Set<string>, sentAt: number): void {

@@ -125,6 +125,7 @@ export class StreamsClient extends EpochClient {
     full: boolean,
     owned: ReadonlySet<string>,
     respond: (answer: EpochAnswer) => void,
+    isWanted: () => boolean,
   ): void {
     const joins = memberEpoch === 0;
     this.#life.coordinator.streamsHeartbeat(
@@ -149,7 +150,7 @@ export class StreamsClient extends EpochClient {
         clientHost: '/h',
       },
       (answer) => respond({ ...answer, told: answer.tasks === null ? null : keysOf(answer.tasks) }),
-      () => true,
+      isWanted,
     );
   }
 }

@@ -248,9 +248,11 @@ describe('a member', () => {
     const [a, b] = [run.streamsMember('a'), run.streamsMember('b')];
     await a.join();
     await b.join();
+    // Answers are lost.
+    await run.askStreams({ memberId: 'a', memberEpoch: 2, owned: a.owned });
     await a.heartbeat();
+    expect(a.has).toBe('0_0,0_1');
     await a.heartbeat();
-    // This answer is lost.
     await run.askStreams({ memberId: 'b', memberEpoch: 3, owned: b.owned });
     expect(b.has).toBe('');
     await b.heartbeat();
