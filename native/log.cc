@@ -38,8 +38,6 @@ Log::StagedSegment& Log::add_staged(int64_t base_offset, bool is_new, const Segm
   staged.parts.clear();
   staged.offsets.clear();
   staged.times.clear();
-  staged.first_transactional = INT64_MAX;
-  staged.last_transactional = -1;
   staged.segment.reset();
   return staged;
 }
@@ -82,10 +80,6 @@ Status Log::stage(uint8_t* bytes, size_t length, int32_t leader_epoch, int64_t n
   set_leader_epoch(bytes, leader_epoch);
   extend_tail(&staged->tail, batch, options_.index_interval, &staged->offsets, &staged->times);
   staged->parts.push_back({bytes, static_cast<size_t>(batch.bytes())});
-  if (batch.transactional()) {
-    staged->first_transactional = std::min(staged->first_transactional, batch.base_offset);
-    staged->last_transactional = batch.last_offset();
-  }
   end_offset_ = batch.last_offset() + 1;
   return Status::Ok();
 }
@@ -119,7 +113,6 @@ Status Log::commit() {
     Segment& segment = active();
     if (!staged.offsets.empty()) segment.offsets.append(staged.offsets);
     if (!staged.times.empty()) segment.times.append(staged.times);
-    segment.note_written(staged.tail.size, staged.first_transactional, staged.last_transactional);
     staged.segment.reset();
     tail_ = staged.tail;
   }
@@ -159,7 +152,6 @@ void Log::take_segment(std::shared_ptr<Segment> segment) {
   closed_bytes_ += tail_.size;
   unfinished_.push_back(segments_.back());
   segment->active = true;
-  segment->track_from(0);
   segments_.push_back(std::move(segment));
   tail_ = SegmentTail();
   writeback_begins_ = 0;
@@ -254,17 +246,6 @@ LogView Log::view() const {
   view.parts.back().size = tail_.size;
   view.end_offset = written_offset_;
   return view;
-}
-
-int Log::has_transactional(int64_t from, int64_t up_to) const {
-  int result = 0;
-  for (size_t i = segment_of(from); i < segments_.size() && segments_[i]->base_offset < up_to; ++i) {
-    const bool last = i + 1 == segments_.size();
-    const Segment::Transactional facts = segments_[i]->transactional(last ? tail_.size : segments_[i]->closed_size);
-    if (facts.first < up_to && facts.last >= from) return 1;
-    if (!facts.known) result = -1;
-  }
-  return result;
 }
 
 FlushJob Log::begin_flush() {

@@ -123,8 +123,6 @@ class Log {
   // are flushed, and `cleaned` begins with the first of them, ascends and stays below what follows.
   Status begin_replace(const std::vector<int64_t>& old, const std::vector<int64_t>& cleaned, ReplaceJob* job);
   void finish_replace(const ReplaceJob& job, const Status& status);
-  // -1: not known, learn first; else 0 or 1.
-  int has_transactional(int64_t from, int64_t up_to) const;
 
   // One flush at a time: begin, run on an I/O thread, finish. One is wanted after a roll.
   bool wants_flush() const { return wants_flush_; }
@@ -150,8 +148,6 @@ class Log {
     std::vector<iovec> parts;
     std::vector<OffsetEntry> offsets;
     std::vector<TimeEntry> times;
-    int64_t first_transactional = INT64_MAX;
-    int64_t last_transactional = -1;
     std::shared_ptr<Segment> segment;  // once it is written
   };
 

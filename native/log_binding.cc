@@ -235,18 +235,6 @@ napi_value log_set_start_offset(napi_env env, napi_callback_info info) {
   return number(env, 0);
 }
 
-// logHasTransactional(handle, from, upTo): 0, 1, or 2 when it must be learned first
-napi_value log_has_transactional(napi_env env, napi_callback_info info) {
-  Args args(env, info);
-  const Target target(args);
-  const int64_t from = args.integer(1, "from");
-  const int64_t up_to = args.integer(2, "upTo");
-  if (!args.ok()) return args.reject();
-  if (!target) return args.environment().fail(closed());
-  const int answer = target.open->log->has_transactional(from, up_to);
-  return number(env, answer < 0 ? 2 : answer);
-}
-
 // logSegments(handle): base offsets
 napi_value log_segments(napi_env env, napi_callback_info info) {
   Args args(env, info);
@@ -454,19 +442,6 @@ napi_value log_scan(napi_env env, napi_callback_info info) {
       make_batches);
 }
 
-// logLearnTransactional(handle, from, upTo, done(status)): then logHasTransactional knows
-napi_value log_learn_transactional(napi_env env, napi_callback_info info) {
-  Args args(env, info);
-  const Target target(args);
-  const int64_t from = args.integer(1, "from");
-  const int64_t up_to = args.integer(2, "upTo");
-  const napi_value done = args.function(3, "done");
-  if (!args.ok()) return args.reject();
-  return ask_view<Nothing>(
-      args, env, target, done,
-      [from, up_to](const LogView& view, Nothing*) { return view.learn_transactional(from, up_to); }, make_nothing);
-}
-
 // logFacts(handle, done(status, numbers)): five numbers per segment
 napi_value log_facts(napi_env env, napi_callback_info info) {
   Args args(env, info);
@@ -626,7 +601,6 @@ void init_log_binding(napi_env env, napi_value exports) {
           {"logRoll", log_roll},
           {"logSetOptions", log_set_options},
           {"logSetStartOffset", log_set_start_offset},
-          {"logHasTransactional", log_has_transactional},
           {"logSegments", log_segments},
           {"logOffline", log_offline},
           {"logFlush", log_flush},
@@ -636,7 +610,6 @@ void init_log_binding(napi_env env, napi_value exports) {
           {"logFindByTimestamp", log_find_by_timestamp},
           {"logFindByMaxTimestamp", log_find_by_max_timestamp},
           {"logScan", log_scan},
-          {"logLearnTransactional", log_learn_transactional},
           {"logFacts", log_facts},
           {"logReplaceSegments", log_replace_segments},
           {"logRename", log_rename},

@@ -100,7 +100,6 @@ class LogOpener {
     }
     Log& log = *log_;
     log.active().active = true;
-    log.active().track_from(log.tail_.size);
     log.tail_.created_at = options_.now;
     log.end_offset_ = end_offset_;
     log.written_offset_ = end_offset_;
@@ -243,7 +242,6 @@ class LogOpener {
       // Flushed as a whole when the next one begins at or below the recovery point.
       if (clean_ || segments[i + 1]->base_offset <= options_.recovery_point) {
         if (Status status = adopt_indexes(&segment, facts); !status.ok()) return status;
-        segment.track_from(facts.log);
       } else {
         bool cut = false;
         SegmentTail tail;
@@ -261,7 +259,6 @@ class LogOpener {
         if (Status status = segment.offsets.finish(); !status.ok()) return status;
         if (Status status = segment.times.finish(); !status.ok()) return status;
         log_->unfinished_.push_back(segments[i]);
-        segment.track_from(tail.size);
       }
       log_->closed_bytes_ += segment.closed_size;
     }

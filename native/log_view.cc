@@ -186,11 +186,4 @@ Status LogView::scan(int64_t from, int64_t up_to, bool producers_only, std::vect
   });
 }
 
-Status LogView::learn_transactional(int64_t from, int64_t up_to) const {
-  for (size_t i = part_of(from); i < parts.size() && parts[i].segment->base_offset < up_to; ++i) {
-    if (Status status = parts[i].segment->learn_transactional(); !status.ok()) return status;
-  }
-  return Status::Ok();
-}
-
 }  // namespace broadsheet

@@ -32,8 +32,6 @@ class LogView {
   Status find_by_max_timestamp(int64_t start_offset, int64_t up_to, std::vector<uint8_t>* out) const;
   // Headers of the batches that reach to `from` or past it and begin below up_to.
   Status scan(int64_t from, int64_t up_to, bool producers_only, std::vector<StoredBatch>* out) const;
-  // Reads what is not known yet of the transactional batches in [from, up_to).
-  Status learn_transactional(int64_t from, int64_t up_to) const;
 
  private:
   size_t part_of(int64_t offset) const;

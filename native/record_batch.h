@@ -21,7 +21,6 @@ constexpr size_t kBatchCrcStart = 21;
 
 constexpr int16_t kCompressionMask = 0x07;
 constexpr int16_t kLogAppendTimeBit = 0x08;
-constexpr int16_t kTransactionalBit = 0x10;
 constexpr int16_t kControlBit = 0x20;
 constexpr int16_t kDeleteHorizonBit = 0x40;
 

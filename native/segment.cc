@@ -59,7 +59,6 @@ Status Segment::adopt() {
   if (Status status = stat_path(log.path(), &facts); !status.ok()) return status;
   if (facts.st_size > INT32_MAX) return Status::Of(Code::kCorrupt, log.path() + " is larger than a segment can be");
   closed_size = facts.st_size;
-  track_from(closed_size);
   if (Status status = stat_path(folder_->path_of(offsets.name()), &facts); !status.ok()) return status;
   if (Status status = offsets.adopt_closed(facts.st_size); !status.ok()) return status;
   if (Status status = stat_path(folder_->path_of(times.name()), &facts); !status.ok()) return status;
@@ -213,54 +212,6 @@ Status Segment::largest_timestamp(int64_t size, StoredBatch* out, bool* found) {
   largest_found_ = *found;
   largest_ = *out;
   return Status::Ok();
-}
-
-Segment::Transactional Segment::transactional(int64_t size) {
-  std::lock_guard<std::mutex> lock(facts_);
-  Transactional result;
-  result.known = size == 0 || (learned_ && size <= tracked_to_);
-  result.first = first_transactional_;
-  result.last = last_transactional_;
-  return result;
-}
-
-void Segment::note_written(int64_t size, int64_t first_transactional, int64_t last_transactional) {
-  std::lock_guard<std::mutex> lock(facts_);
-  tracked_to_ = size;
-  first_transactional_ = std::min(first_transactional_, first_transactional);
-  last_transactional_ = std::max(last_transactional_, last_transactional);
-}
-
-void Segment::track_from(int64_t position) {
-  std::lock_guard<std::mutex> lock(facts_);
-  tracked_from_ = position;
-  tracked_to_ = position;
-  learned_ = position == 0;
-}
-
-Status Segment::learn_transactional() {
-  int64_t to;
-  {
-    std::lock_guard<std::mutex> lock(facts_);
-    if (learned_ || tracked_from_ == INT64_MAX) return Status::Ok();
-    to = tracked_from_;
-  }
-  std::shared_ptr<File> file;
-  if (Status status = log.get(&file); !status.ok()) return status;
-  BatchWalker walker(*file, base_offset, 0, to, true);
-  for (;;) {
-    StoredBatch batch;
-    bool more = false;
-    if (Status status = walker.next(&batch, &more); !status.ok()) return status;
-    std::lock_guard<std::mutex> lock(facts_);
-    if (!more) {
-      learned_ = true;
-      return Status::Ok();
-    }
-    if (!batch.transactional()) continue;
-    first_transactional_ = std::min(first_transactional_, batch.base_offset);
-    last_transactional_ = std::max(last_transactional_, batch.last_offset());
-  }
 }
 
 }  // namespace broadsheet

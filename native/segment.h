@@ -76,20 +76,6 @@ class Segment {
   // it. *found is false when there is none. Waits. Closed segments remember the answer.
   Status largest_timestamp(int64_t size, StoredBatch* out, bool* found);
 
-  // Transactional batches. `known` means: those in the first `size` bytes are.
-  struct Transactional {
-    bool known = false;
-    int64_t first = INT64_MAX;  // offsets
-    int64_t last = -1;
-  };
-  Transactional transactional(int64_t size);
-  // What was written up to `size`: which offsets in it are transactional, if any.
-  void note_written(int64_t size, int64_t first_transactional, int64_t last_transactional);
-  // All from `position` on will be told by note_written.
-  void track_from(int64_t position);
-  // Reads the headers that nobody told about. Waits.
-  Status learn_transactional();
-
  private:
   Status position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position);
 
@@ -99,11 +85,6 @@ class Segment {
   std::mutex rebuild_;
 
   std::mutex facts_;
-  int64_t tracked_from_ = INT64_MAX;  // position from which all batches were noted
-  int64_t tracked_to_ = 0;
-  bool learned_ = false;  // what lies before tracked_from_ was noted too
-  int64_t first_transactional_ = INT64_MAX;
-  int64_t last_transactional_ = -1;
   int64_t largest_known_for_ = -1;  // size for which largest_ holds
   bool largest_found_ = false;
   StoredBatch largest_;

@@ -17,7 +17,6 @@ struct StoredBatch : BatchHeader {
 
   // Whole batch; may be anything before check().
   int64_t bytes() const { return static_cast<int64_t>(kBatchLengthEnd) + batch_length; }
-  bool transactional() const { return (attributes & kTransactionalBit) != 0; }
   bool control() const { return (attributes & kControlBit) != 0; }
 
   static StoredBatch parse(const uint8_t* header, int64_t position);

@@ -206,8 +206,6 @@ export interface LogAddon {
     indexIntervalBytes: number,
   ): number;
   logSetStartOffset(log: number, offset: number): number;
-  /** Returns 0, 1, or 2: unknown until logLearnTransactional is done. */
-  logHasTransactional(log: number, from: number, upTo: number): number;
   logSegments(log: number): number[];
   logOffline(log: number): StatusObject | undefined;
   logFlush(log: number, done: Done<undefined>): number;
@@ -225,7 +223,6 @@ export interface LogAddon {
   logFindByMaxTimestamp(log: number, startOffset: number, upTo: number, done: Done<Buffer>): number;
   /** Ten numbers per batch, in the order of BatchInfo. */
   logScan(log: number, from: number, upTo: number, producersOnly: boolean, done: Done<Float64Array>): number;
-  logLearnTransactional(log: number, from: number, upTo: number, done: Done<undefined>): number;
   /** Five numbers per segment, in the order of SegmentFacts. */
   logFacts(log: number, done: Done<Float64Array>): number;
   logReplaceSegments(
