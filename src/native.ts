@@ -315,15 +315,35 @@ function obstacle(): string | undefined {
   return process.versions.bun === undefined ? undefined : 'Bun lacks the libuv functions that it needs';
 }
 
-/** Whether the running Node is linked against musl: its dynamic loader is named at the beginning of the file. */
+/** Type, of an ELF file's program headers, of the one that says where the dynamic loader is named. */
+const PT_INTERP = 3;
+
+/** Whether the running Node is linked against musl: by the name of its dynamic loader (System V ABI, chapter 5). */
 function onMusl(): boolean {
   if (process.platform !== 'linux') return false;
+  const file = openSync(process.execPath, 'r');
   try {
-    const file = openSync(process.execPath, 'r');
-    const head = Buffer.alloc(4096);
-    readSync(file, head, 0, head.length, 0);
+    const read = (position: number, length: number) => {
+      const bytes = Buffer.alloc(length);
+      return bytes.subarray(0, readSync(file, bytes, 0, length, position));
+    };
+    const header = read(0, 64);
+    const [size, count] = [header.readUInt16LE(54), header.readUInt16LE(56)];
+    const table = read(Number(header.readBigUInt64LE(32)), size * count);
+    for (let at = 0; at < table.length; at += size) {
+      if (table.readUInt32LE(at) !== PT_INTERP) continue;
+      return read(Number(table.readBigUInt64LE(at + 8)), 64).includes('/ld-musl-');
+    }
+    return false;
+  } finally {
     closeSync(file);
-    return head.includes('/ld-musl-');
+  }
+}
+
+/** What onMusl() says where it can say something: a 32-bit Node, or one that can't be read, is as node-gyp-build sees it. */
+function seemsOnMusl(): boolean {
+  try {
+    return onMusl();
   } catch {
     return false;
   }
@@ -333,7 +353,7 @@ function onMusl(): boolean {
 function requireBinary(require: NodeJS.Require, root: string): unknown {
   // node-gyp-build takes this name from the environment, or looks whether the system is Alpine.
   const given = process.env.LIBC;
-  if (given === undefined && onMusl()) process.env.LIBC = 'musl';
+  if (given === undefined && seemsOnMusl()) process.env.LIBC = 'musl';
   try {
     return require('node-gyp-build')(root);
   } finally {
