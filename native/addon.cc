@@ -21,6 +21,7 @@ Napi::Object init_addon(Napi::Env env, Napi::Object exports) {
   init_test_binding(env, exports);
   init_socket_binding(env, exports);
   init_log_binding(env, exports);
+  init_open_file_binding(env, exports);
   return exports;
 }
 

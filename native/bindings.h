@@ -11,5 +11,6 @@ void init_file_binding(napi_env env, napi_value exports);
 void init_test_binding(napi_env env, napi_value exports);
 void init_socket_binding(napi_env env, napi_value exports);
 void init_log_binding(napi_env env, napi_value exports);
+void init_open_file_binding(napi_env env, napi_value exports);
 
 }  // namespace broadsheet

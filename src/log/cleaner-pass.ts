@@ -75,7 +75,7 @@ async function forEachBatch(
   path: string,
   size: number,
   throttle: Throttle,
-  visit: (batch: BatchHeader) => boolean | void,
+  visit: (batch: BatchHeader) => unknown,
   write?: () => void,
 ): Promise<void> {
   const file = await JsFile.open(path, 'read');
