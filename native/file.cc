@@ -338,7 +338,7 @@ bool File::resident(int64_t position, int64_t length) const {
     if (counted && !(cut && all_cached(end))) return false;
   }
   // Pages that are just being read count as cached. Reading ahead goes upwards, so the last one tells.
-  if (counted) return probe(end - 1) && probe(position);
+  if (counted) return probe(end - 1) && (position / page == (end - 1) / page || probe(position));
   const int64_t first = position / page;
   for (int64_t at = (end - 1) / page; at >= first; --at) {
     if (!probe(at == first ? position : at * page)) return false;

@@ -9,6 +9,9 @@ namespace {
 // Write-back is started every so many bytes, so that the writer does not meet the kernel's throttling of dirty pages.
 constexpr int64_t kWritebackBytes = 8 << 20;
 
+// The smallest page of any machine.
+constexpr int64_t kPageBytes = 4096;
+
 // Failures after which a log goes on: nothing was damaged, there was only too little of something.
 bool passing(const Status& status) { return status.code == Code::kNoSpace || status.code == Code::kLimit; }
 
@@ -226,7 +229,9 @@ Status Log::read(int64_t offset, int64_t max_bytes, int64_t up_to, bool min_one_
     if (length <= 0) return Status::Ok();
     std::shared_ptr<File> file;
     if (Status status = segment.log.get(&file); !status.ok()) return status;
-    if (!file->resident(first.position, length)) {
+    // The first header was read just now without waiting, so its page is there: only what lies behind it is in question.
+    const int64_t behind = (first.position / kPageBytes + 1) * kPageBytes;
+    if (first.position + length > behind && !file->resident(behind, first.position + length - behind)) {
       out->kind = ReadKind::kCold;
       return Status::Ok();
     }
