@@ -1,7 +1,8 @@
 /** The embedding API: a broker inside a Node process. */
 import { resolve } from 'node:path';
 import { BrokerInstance } from './broker/broker.ts';
-import { type EngineName, type EngineWish, openEngines } from './broker/engines.ts';
+import type { EngineName, EngineWish } from './broker/engine-names.ts';
+import { openEngines } from './broker/engines.ts';
 import { addressAndPort } from './broker/listeners.ts';
 import { BrokerConfig } from './config/broker-config.ts';
 import type { Compaction } from './log/log-cleaner.ts';

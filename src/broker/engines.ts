@@ -9,10 +9,8 @@ import type { BrokerConfig } from '../config/broker-config.ts';
 import type { LogEngine } from '../log/log.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import type { EngineName, EngineWish } from './engine-names.ts';
 import type { Transport, TransportOptions } from './transport.ts';
-
-export type EngineName = 'native' | 'js';
-export type EngineWish = EngineName | 'auto';
 
 /** What the JS engine costs where the native one could run. */
 const COST = 'it takes several times the processor time, and copies what sendfile would send';

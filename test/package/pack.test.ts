@@ -38,7 +38,7 @@ describe('the package', () => {
 
   it('has of dist the entries, their types and the code they share', () => {
     const files = under('dist').map((path) => path.slice('dist/'.length));
-    const types = ['index', 'runtime/errors', 'runtime/logging'].flatMap((name) => [
+    const types = ['broker/engine-names', 'index', 'runtime/errors', 'runtime/logging'].flatMap((name) => [
       `${name}.d.mts`,
       `${name}.d.ts`,
     ]);
