@@ -5,7 +5,7 @@ import type { EngineName, EngineWish } from './broker/engine-names.ts';
 import { openEngines } from './broker/engines.ts';
 import { addressAndPort } from './broker/listeners.ts';
 import { BrokerConfig } from './config/broker-config.ts';
-import type { Compaction } from './log/log-cleaner.ts';
+import type { Compaction } from './log/compaction.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';

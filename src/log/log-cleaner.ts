@@ -11,6 +11,7 @@ import type { LastRecord } from './cleaner-filter.ts';
 import type { CleanJob, CleanResult } from './cleaner-pass.ts';
 import { type Cleanable, findCleanable } from './cleaner-rules.ts';
 import type { SegmentCleaner } from './cleaner-thread.ts';
+import type { Compaction } from './compaction.ts';
 import type { Files, SegmentFacts } from './log.ts';
 import type { LogRetention } from './log-retention.ts';
 import type { Partition } from './partition.ts';
@@ -39,15 +40,6 @@ export interface CleanerParts {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly settings: CleanerSettings;
-}
-
-/** What one compaction did. */
-export interface Compaction {
-  readonly topic: string;
-  readonly partition: number;
-  /** Of the segments that were looked at. */
-  readonly bytesBefore: number;
-  readonly bytesAfter: number;
 }
 
 export class LogCleaner {

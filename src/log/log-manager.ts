@@ -21,10 +21,11 @@ import {
 } from './checkpoints.ts';
 import { CleanerThread, type SegmentCleaner } from './cleaner-thread.ts';
 import type { LogCommitter } from './committer.ts';
+import type { Compaction } from './compaction.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
-import { type Compaction, LogCleaner } from './log-cleaner.ts';
+import { LogCleaner } from './log-cleaner.ts';
 import { LogRetention } from './log-retention.ts';
 import type { LogManagerSettings } from './log-settings.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';

@@ -38,14 +38,19 @@ describe('the package', () => {
 
   it('has of dist the entries, their types and the code they share', () => {
     const files = under('dist').map((path) => path.slice('dist/'.length));
-    const types = ['broker/engine-names', 'index', 'runtime/errors', 'runtime/logging'].flatMap((name) => [
-      `${name}.d.mts`,
-      `${name}.d.ts`,
-    ]);
+    const types = [
+      'broker/engine-names',
+      'index',
+      'log/compaction',
+      'runtime/errors',
+      'runtime/logging',
+    ].flatMap((name) => [`${name}.d.mts`, `${name}.d.ts`]);
     expect(files.filter((path) => !path.endsWith('.js')).sort()).toEqual(
       [...types, 'index.mjs', 'package.json'].sort(),
     );
-    expect(files).toEqual(expect.arrayContaining(['cli.js', 'index.js', 'pattern-worker.js']));
+    expect(files).toEqual(
+      expect.arrayContaining(['cleaner-worker.js', 'cli.js', 'index.js', 'pattern-worker.js']),
+    );
     // The addon and the worker are found from where the code lies: all of it in one folder.
     expect(files.filter((path) => path.endsWith('.js') && path.includes('/'))).toEqual([]);
   });
