@@ -106,6 +106,8 @@ export function read(socket: Socket, bytes: number): Promise<Buffer> {
       done();
     };
     socket.on('data', onData).on('end', onEnd).on('close', onEnd).resume();
+    // It may have ended before anybody listened.
+    if (socket.readableEnded || socket.destroyed) onEnd();
   });
 }
 
