@@ -13,6 +13,7 @@ const common = {
 /** Comparisons with Apache Kafka that take minutes; the smaller size has others of their kind. */
 const ONLY_FULL = [
   'assignors',
+  'cli-kafka',
   'cluster-directory',
   'cluster-features',
   'cluster-requests',
@@ -65,7 +66,7 @@ export default defineConfig({
           ...common,
           name: 'interop',
           include: ['test/interop/**/*.test.ts', ...SLOW_BENCH],
-          exclude: scaled(ONLY_FULL, []),
+          exclude: scaled([...ONLY_FULL, 'test/bench/groups.test.ts'], []),
           globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,
           fileParallelism: false,

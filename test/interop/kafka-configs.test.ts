@@ -15,7 +15,7 @@ let broker: BrokerProcess;
 /** Broker keys whose values the two were started with, or whose defaults differ (docs/DIFFERENCES.md); keys of our own;
  * and min.insync.replicas, which Kafka sets for the cluster when it formats a directory. */
 const DIFFERING =
-  /^ {2}(advertised\.listeners|auto\.create\.topics\.enable|connection\.max\.queued\.\w+|controller\.\S*|fetch\.path|group\.\S*|listeners|log\.dirs|max\.decompressed\.message\.bytes|min\.insync\.replicas|\w*\.?\S*(replication\.factor|min\.isr)|process\.roles|socket\.receive\.buffer\.bytes)=/;
+  /^ {2}(advertised\.listeners|auto\.create\.topics\.enable|connection\.max\.queued\.\w+|controller\.\S*|engine|fetch\.path|group\.\S*|listeners|log\.dirs|max\.decompressed\.message\.bytes|min\.insync\.replicas|\w*\.?\S*(replication\.factor|min\.isr)|process\.roles|socket\.receive\.buffer\.bytes|transport)=/;
 /** Kafka has a logger for every class; those that both have are compared. */
 const LOGGER = /^ {2}(\S+)=([A-Z]+) sensitive=false synonyms=\{\}$/;
 const SHARED_LOGGERS = new Set([
