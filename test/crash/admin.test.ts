@@ -10,7 +10,7 @@ import { seedOf } from '../support/seed.ts';
 import { Ratchets } from './ratchets.ts';
 import { Victim } from './victim.ts';
 
-const KILLS = scaled(8, 200);
+const KILLS = scaled(5, 200);
 
 let root: string;
 let broker: Victim | undefined;

@@ -7,7 +7,7 @@ import { GROUP, GroupLife, type LifeClient, TURN_MS } from './group-life.ts';
 import { ClassicClient } from './life-classic.ts';
 import { ConsumerClient, type ConsumerOptions } from './life-consumer.ts';
 
-const RUNS = scaled(40, 2_000);
+const RUNS = scaled(20, 2_000);
 const STEPS = 250;
 /** At full size, on a busy machine. */
 const LONGEST_MS = 1_800_000;

@@ -9,7 +9,7 @@ import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { History } from './history.ts';
 
-const TURNS = scaled(150, 1500);
+const TURNS = scaled(100, 1500);
 const SEEDS = scaled(
   [1, 2],
   Array.from({ length: 20 }, (_, i) => i + 1),
