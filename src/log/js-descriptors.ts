@@ -5,11 +5,15 @@
  */
 import { readFileSync } from 'node:fs';
 import type { BroadsheetError } from '../runtime/errors.ts';
+import { Turns } from '../runtime/turns.ts';
 import { JsFile, type OpenMode, parentOf, renameNow, syncFolder } from './js-file.ts';
 
 const MOST_FILES = 1 << 20;
 /** Where the limit can't be told. */
 const USUAL_LIMIT = 1024;
+
+/** Files that are held open for a sync, which the budget cannot close: a thousand logs may be flushed at once. */
+const beingSynced = new Turns(32);
 
 /** A log's folder, shared by its files: a rename reaches those that are opened later. */
 export class Folder {
@@ -102,14 +106,16 @@ export class CachedFile {
   /** fdatasync, whether marked or not: what a killed process wrote is not marked. Clears the mark before it begins, so that
    * what is written meanwhile marks it again. */
   async sync(): Promise<void> {
-    if (this.syncFailure !== undefined) throw this.syncFailure;
-    const file = await this.open();
-    try {
-      descriptors.markClean(this);
-      await file.fdatasync();
-    } finally {
-      file.release();
-    }
+    await beingSynced.run(async () => {
+      if (this.syncFailure !== undefined) throw this.syncFailure;
+      const file = await this.open();
+      try {
+        descriptors.markClean(this);
+        await file.fdatasync();
+      } finally {
+        file.release();
+      }
+    });
   }
 
   /** Closes the descriptor for good: work that is still under way opens its own. */
@@ -162,16 +168,13 @@ class Descriptors {
   }
 
   openNow(cached: CachedFile, mode: OpenMode): JsFile {
-    let file: JsFile;
-    try {
-      file = JsFile.openNow(cached.path, mode);
-    } catch (error) {
-      if ((error as BroadsheetError).code !== 'LIMIT') throw error;
-      // Something else took the process's descriptors: give back what can be given.
-      this.#shrink(0);
-      file = JsFile.openNow(cached.path, mode);
+    for (;;) {
+      try {
+        return this.#admit(cached, JsFile.openNow(cached.path, mode));
+      } catch (error) {
+        if ((error as BroadsheetError).code !== 'LIMIT' || !this.#giveBack()) throw error;
+      }
     }
-    return this.#admit(cached, file);
   }
 
   /** The caller has a reference. */
@@ -194,8 +197,7 @@ class Descriptors {
         const { code } = error as BroadsheetError;
         // The file or its folder was renamed meanwhile.
         if (code === 'NOT_FOUND' && path !== cached.path) continue;
-        if (code !== 'LIMIT' || this.#clean.size === 0) throw error;
-        this.#shrink(0);
+        if (code !== 'LIMIT' || !this.#giveBack()) throw error;
       }
     }
   }
@@ -224,21 +226,31 @@ class Descriptors {
   #admit(cached: CachedFile, file: JsFile): JsFile {
     // Keep what is about to be used out of the way of the eviction below.
     this.#shrink(this.#limit - 1);
-    while (this.openFiles >= this.#hardLimit && this.#dirty.size > 0) {
-      // Only dirty ones are left: the oldest is synced here and now. Slow, and right.
-      const [oldest] = this.#dirty as Set<CachedFile> & Iterable<CachedFile>;
-      this.markClean(oldest!);
-      try {
-        oldest!.file!.fdatasyncNow();
-      } catch (error) {
-        oldest!.syncFailure = error as BroadsheetError;
-      }
-      this.forcedSyncs++;
-      this.drop(oldest!);
-    }
+    while (this.openFiles >= this.#hardLimit && this.#dirty.size > 0) this.#forceOldest();
     cached.file = file;
     (cached.dirty ? this.#dirty : this.#clean).add(cached);
     return file;
+  }
+
+  /** Only dirty ones are left: the oldest is synced here and now. Slow, and right. */
+  #forceOldest(): void {
+    const [oldest] = this.#dirty as Set<CachedFile> & Iterable<CachedFile>;
+    this.markClean(oldest!);
+    try {
+      oldest!.file!.fdatasyncNow();
+    } catch (error) {
+      oldest!.syncFailure = error as BroadsheetError;
+    }
+    this.forcedSyncs++;
+    this.drop(oldest!);
+  }
+
+  /** Something else took the process's descriptors: gives back what can be given. False if nothing could be. */
+  #giveBack(): boolean {
+    if (this.#clean.size > 0) this.#shrink(0);
+    else if (this.#dirty.size > 0) this.#forceOldest();
+    else return false;
+    return true;
   }
 
   #shrink(target: number): void {

@@ -187,13 +187,8 @@ export class EntryFile {
     });
   }
 
-  async sync(): Promise<void> {
-    const file = await this.file.open();
-    try {
-      await file.fdatasync();
-    } finally {
-      file.release();
-    }
+  sync(): Promise<void> {
+    return this.file.sync();
   }
 
   /** The entries as they are now; release() it. */
