@@ -8,6 +8,7 @@ import type { MemberAssignment } from './assignor.ts';
 import type { EpochPartitions, MemberProgress, MemberSubscription } from './consumer-member.ts';
 import type { ResolvedPattern } from './consumer-types.ts';
 import { bytesOf, mapped, readHash, versioned, writeHash } from './record-bytes.ts';
+import type { TargetChange } from './target-table.ts';
 
 const VERSION = 0;
 const ID = schemas.RecordId;
@@ -20,11 +21,7 @@ export type ConsumerChange =
       readonly value: { readonly epoch: number; readonly metadataHash: bigint } | null;
     }
   | { readonly type: 'member'; readonly memberId: string; readonly value: MemberSubscription | null }
-  | {
-      readonly type: 'targetEpoch';
-      readonly value: { readonly epoch: number; readonly timestamp: number } | null;
-    }
-  | { readonly type: 'target'; readonly memberId: string; readonly value: MemberAssignment | null }
+  | TargetChange<MemberAssignment>
   | { readonly type: 'progress'; readonly memberId: string; readonly value: MemberProgress | null }
   | { readonly type: 'pattern'; readonly pattern: string; readonly value: ResolvedPattern | null }
   /** Of an Apache Kafka before 4.1; nothing in it counts any more. */

@@ -28,6 +28,7 @@ import {
   type ResolvedPattern,
   STATIC_LEAVE_EPOCH,
 } from './consumer-types.ts';
+import { TargetTable } from './target-table.ts';
 
 const MAX_EPOCH = 2 ** 31 - 1;
 
@@ -42,12 +43,11 @@ export class ConsumerGroupState {
   readonly subscriptions = new ConsumerSubscriptions(this.members);
   readonly #host: ConsumerHost;
   readonly #journal: ConsumerJournal;
-  readonly #targets = new Map<string, MemberAssignment>();
+  readonly #targets = new TargetTable<MemberAssignment>(NOTHING_ASSIGNED, sameAssignment, (change) =>
+    this.#write(change),
+  );
   #epoch = 0;
   #metadataHash = 0n;
-  #assignmentEpoch = 0;
-  /** ms since the epoch. */
-  #assignmentTimestamp = 0;
   /** Of the host's monotonic time. */
   #changedAt: number;
   /** When the last target was computed, and how long that took, ms. */
@@ -70,7 +70,7 @@ export class ConsumerGroupState {
 
   get name(): Exclude<ConsumerState, 'Dead'> {
     if (this.members.size === 0) return 'Empty';
-    if (this.#epoch > this.#assignmentEpoch) return 'Assigning';
+    if (this.#epoch > this.#targets.epoch) return 'Assigning';
     return this.members.allReconciled ? 'Stable' : 'Reconciling';
   }
 
@@ -79,7 +79,7 @@ export class ConsumerGroupState {
   }
 
   get assignmentEpoch(): number {
-    return this.#assignmentEpoch;
+    return this.#targets.epoch;
   }
 
   get assignorName(): string {
@@ -92,14 +92,14 @@ export class ConsumerGroupState {
   }
 
   target(memberId: string): MemberAssignment {
-    return this.#targets.get(memberId) ?? NOTHING_ASSIGNED;
+    return this.#targets.get(memberId);
   }
 
   /** Whether a member has all that it is to have, for now. */
   isSettled(member: ConsumerMember): boolean {
     const { topicRegex } = member.subscription;
     if (topicRegex !== '' && this.subscriptions.get(topicRegex) === undefined) return false;
-    return this.#epoch === this.#assignmentEpoch && member.isReconciledTo(this.#assignmentEpoch);
+    return this.#epoch === this.#targets.epoch && member.isReconciledTo(this.#targets.epoch);
   }
 
   /** Whether all that a member waits for is held by others still. */
@@ -143,7 +143,7 @@ export class ConsumerGroupState {
   /** The group was one of the classic protocol, in this generation; its members are added with adopt(). */
   beginAt(generationId: number): void {
     this.#epoch = generationId;
-    this.#assignmentEpoch = generationId;
+    this.#targets.replay({ type: 'targetEpoch', value: { epoch: generationId, timestamp: 0 } });
     this.members.targetEpoch = generationId;
   }
 
@@ -158,7 +158,7 @@ export class ConsumerGroupState {
     this.members.add(member);
     this.members.setSubscription(member, subscription);
     this.members.setProgress(member, progress);
-    this.#targets.set(memberId, target);
+    this.#targets.replay({ type: 'target', memberId, value: target });
     this.#host.membersChanged(1);
   }
 
@@ -170,7 +170,7 @@ export class ConsumerGroupState {
     this.#writeGroup();
     for (const { memberId } of members)
       this.#write({ type: 'target', memberId, value: this.target(memberId) });
-    this.#setAssignmentEpoch(this.#assignmentTimestamp);
+    this.#setAssignmentEpoch(this.#targets.timestamp);
     for (const { memberId, progress: value } of members) this.#write({ type: 'progress', memberId, value });
   }
 
@@ -195,13 +195,11 @@ export class ConsumerGroupState {
         this.#metadataHash = change.value?.metadataHash ?? 0n;
         return;
       case 'targetEpoch':
-        this.#assignmentEpoch = change.value?.epoch ?? 0;
-        this.#assignmentTimestamp = change.value?.timestamp ?? 0;
-        this.members.targetEpoch = this.#assignmentEpoch;
+        this.#targets.replay(change);
+        this.members.targetEpoch = this.#targets.epoch;
         return;
       case 'target':
-        if (change.value === null) this.#targets.delete(change.memberId);
-        else this.#targets.set(change.memberId, change.value);
+        this.#targets.replay(change);
         return;
       case 'pattern':
         if (change.value === null) this.subscriptions.delete(change.pattern);
@@ -256,9 +254,8 @@ export class ConsumerGroupState {
       memberEpoch: JOIN_EPOCH,
       assigned: withoutEpochs(progress.assigned),
     });
-    this.#targets.set(memberId, target);
     this.#write({ type: 'member', memberId, value: member.subscription });
-    this.#write({ type: 'target', memberId, value: target });
+    this.#targets.set(memberId, target);
     this.#write({ type: 'progress', memberId, value: member.progress });
     return member;
   }
@@ -266,7 +263,7 @@ export class ConsumerGroupState {
   #drop(member: ConsumerMember): void {
     const { memberId } = member;
     this.members.remove(member);
-    this.#targets.delete(memberId);
+    this.#targets.replay({ type: 'target', memberId, value: null });
     this.#host.membersChanged(-1);
     this.#write({ type: 'progress', memberId, value: null });
     this.#write({ type: 'target', memberId, value: null });
@@ -343,8 +340,8 @@ export class ConsumerGroupState {
   /** Brings a member as far towards its target as what it and others hold allows. */
   reconcile(member: ConsumerMember, owned: MemberAssignment | null): void {
     const { memberId, progress } = member;
-    if (member.isReconciledTo(this.#assignmentEpoch)) return;
-    const target: Target = { epoch: this.#assignmentEpoch, partitions: this.target(memberId) };
+    if (member.isReconciledTo(this.#targets.epoch)) return;
+    const target: Target = { epoch: this.#targets.epoch, partitions: this.target(memberId) };
     const next = reconcile(progress, target, owned, (topicId, partition) => {
       const holder = this.members.holder(topicId, partition);
       return holder !== undefined && holder !== memberId;
@@ -386,12 +383,10 @@ export class ConsumerGroupState {
 
   /** Computes a target for the group's epoch, if it has none and `group.consumer.assignment.interval.ms` is over. */
   assignIfDue(): void {
-    if (this.#epoch <= this.#assignmentEpoch) return;
+    if (this.#epoch <= this.#targets.epoch) return;
     const { clock, consumer } = this.#host;
     const intervalMs = consumer.assignmentIntervalMs(this.groupId);
-    const sinceMs = clock.now() - this.#assignmentTimestamp;
-    // A clock that was set back does not hold it up.
-    if (intervalMs > 0 && sinceMs >= 0 && sinceMs < intervalMs) return;
+    if (this.#targets.isTooSoon(clock.now(), intervalMs)) return;
     const began = clock.monotonic();
     // What takes long is done for several changes at once: the broker has other groups.
     const isLong = this.members.size >= MANY && this.#assigningMs > LONG_MS;
@@ -417,13 +412,10 @@ export class ConsumerGroupState {
       });
     }
     const assigned = assignor.assign(members, (topicId) => topics.partitionCount(topicId));
-    for (const { memberId } of members) {
-      const target = assigned.get(memberId) ?? NOTHING_ASSIGNED;
-      const before = this.#targets.get(memberId);
-      if (before !== undefined && sameAssignment(before, target)) continue;
-      this.#targets.set(memberId, target);
-      this.#write({ type: 'target', memberId, value: target });
-    }
+    this.#targets.assign(
+      members.map(({ memberId }) => memberId),
+      assigned,
+    );
     this.#setAssignmentEpoch(clock.now());
     this.#host.log(
       this.groupId,
@@ -432,10 +424,8 @@ export class ConsumerGroupState {
   }
 
   #setAssignmentEpoch(timestamp: number): void {
-    this.#assignmentEpoch = this.#epoch;
-    this.#assignmentTimestamp = timestamp;
     this.#changedAt = this.#host.clock.monotonic();
-    this.members.targetEpoch = this.#assignmentEpoch;
-    this.#write({ type: 'targetEpoch', value: { epoch: this.#assignmentEpoch, timestamp } });
+    this.#targets.setEpoch({ epoch: this.#epoch, timestamp });
+    this.members.targetEpoch = this.#epoch;
   }
 }

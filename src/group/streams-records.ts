@@ -11,6 +11,7 @@ import type { StreamsMemberFacts, TaskProgress } from './streams-member.ts';
 import type { TaskAssignment } from './streams-tasks.ts';
 import { plainTopology, type StreamsTopology } from './streams-topology.ts';
 import type { KeyValue } from './streams-types.ts';
+import type { TargetChange } from './target-table.ts';
 
 const VERSION = 0;
 const ID = schemas.RecordId;
@@ -34,11 +35,7 @@ export type StreamsChange =
   | { readonly type: 'group'; readonly value: StreamsGroupFacts | null }
   | { readonly type: 'topology'; readonly value: StreamsTopology | null }
   | { readonly type: 'member'; readonly memberId: string; readonly value: StreamsMemberFacts | null }
-  | {
-      readonly type: 'targetEpoch';
-      readonly value: { readonly epoch: number; readonly timestamp: number } | null;
-    }
-  | { readonly type: 'target'; readonly memberId: string; readonly value: TaskAssignment | null }
+  | TargetChange<TaskAssignment>
   | { readonly type: 'progress'; readonly memberId: string; readonly value: TaskProgress | null };
 
 function keyBytes(groupId: string, change: StreamsChange): Uint8Array {

@@ -24,6 +24,7 @@ import {
   topicsOf,
 } from './streams-topology.ts';
 import type { KeyValue, StreamsHost, StreamsState } from './streams-types.ts';
+import { TargetTable } from './target-table.ts';
 
 const MAX_EPOCH = 2 ** 31 - 1;
 const NOT_VALIDATED = -1;
@@ -33,7 +34,7 @@ export class StreamsGroupState {
   readonly members = new StreamsMembers();
   readonly #host: StreamsHost;
   readonly #journal: ConsumerJournal;
-  readonly #targets = new Map<string, TaskAssignment>();
+  readonly #targets = new TargetTable<TaskAssignment>(NO_TASKS, sameTasks, (change) => this.#write(change));
   #topology: StreamsTopology | undefined;
   /** With the topics of `#topicsVersion`. */
   #configured: ConfiguredTopology | undefined;
@@ -43,9 +44,6 @@ export class StreamsGroupState {
     validatedTopologyEpoch: NOT_VALIDATED,
     assignmentConfigs: [],
   };
-  #assignmentEpoch = 0;
-  /** ms since the epoch. */
-  #assignmentTimestamp = 0;
   /** Of the host's monotonic time. */
   #changedAt: number;
   #topicsVersion = -1;
@@ -60,7 +58,7 @@ export class StreamsGroupState {
   get name(): Exclude<StreamsState, 'Dead'> {
     if (this.members.size === 0) return 'Empty';
     if (this.configured?.status !== undefined) return 'NotReady';
-    if (this.epoch > this.#assignmentEpoch) return 'Assigning';
+    if (this.epoch > this.#targets.epoch) return 'Assigning';
     return this.members.allReconciled ? 'Stable' : 'Reconciling';
   }
 
@@ -69,7 +67,7 @@ export class StreamsGroupState {
   }
 
   get assignmentEpoch(): number {
-    return this.#assignmentEpoch;
+    return this.#targets.epoch;
   }
 
   get topology(): StreamsTopology | undefined {
@@ -93,12 +91,12 @@ export class StreamsGroupState {
   }
 
   target(memberId: string): TaskAssignment {
-    return this.#targets.get(memberId) ?? NO_TASKS;
+    return this.#targets.get(memberId);
   }
 
   /** Whether a member has all that it is to have, for now. */
   isSettled(member: StreamsMember): boolean {
-    return this.epoch === this.#assignmentEpoch && member.isReconciledTo(this.#assignmentEpoch);
+    return this.epoch === this.#targets.epoch && member.isReconciledTo(this.#targets.epoch);
   }
 
   // --- what is written ---
@@ -119,7 +117,7 @@ export class StreamsGroupState {
   /** The group is a new one. Its epochs are above that of joining members. */
   begin(): void {
     this.#group = { ...this.#group, epoch: 1 };
-    this.#assignmentEpoch = 1;
+    this.#targets.replay({ type: 'targetEpoch', value: { epoch: 1, timestamp: 0 } });
     this.members.targetEpoch = 1;
   }
 
@@ -148,13 +146,11 @@ export class StreamsGroupState {
         this.#configured = undefined;
         return;
       case 'targetEpoch':
-        this.#assignmentEpoch = change.value?.epoch ?? 0;
-        this.#assignmentTimestamp = change.value?.timestamp ?? 0;
-        this.members.targetEpoch = this.#assignmentEpoch;
+        this.#targets.replay(change);
+        this.members.targetEpoch = this.#targets.epoch;
         return;
       case 'target':
-        if (change.value === null) this.#targets.delete(change.memberId);
-        else this.#targets.set(change.memberId, change.value);
+        this.#targets.replay(change);
         return;
       case 'member': {
         const { memberId, value } = change;
@@ -201,9 +197,8 @@ export class StreamsGroupState {
     this.#drop(former);
     const member = this.addMember(memberId);
     this.members.setFacts(member, facts);
-    this.#targets.set(memberId, target);
     this.#write({ type: 'member', memberId, value: facts });
-    this.#write({ type: 'target', memberId, value: target });
+    this.#targets.set(memberId, target);
     this.#setProgress(member, {
       ...progress,
       memberEpoch: JOIN_EPOCH,
@@ -215,7 +210,7 @@ export class StreamsGroupState {
   #drop(member: StreamsMember): void {
     const { memberId } = member;
     this.members.remove(member);
-    this.#targets.delete(memberId);
+    this.#targets.replay({ type: 'target', memberId, value: null });
     this.#host.membersChanged(-1);
     this.#writeTombstones(memberId);
   }
@@ -267,7 +262,7 @@ export class StreamsGroupState {
   /** Brings a member as far towards its target as what it and others hold allows. */
   reconcile(member: StreamsMember, owned: TaskAssignment | null): void {
     const { memberId, progress } = member;
-    const target = { epoch: this.#assignmentEpoch, tasks: this.target(memberId) };
+    const target = { epoch: this.#targets.epoch, tasks: this.target(memberId) };
     const next = reconcileTasks(progress, target, owned, (role, subtopologyId, partition) =>
       this.members.isHeldByOthers(member, role, subtopologyId, partition),
     );
@@ -315,11 +310,9 @@ export class StreamsGroupState {
   /** Computes a target for the group's epoch, if it has none and `group.streams.assignment.interval.ms` is over; false if
    * it is not. */
   assignIfDue(): boolean {
-    if (this.epoch <= this.#assignmentEpoch) return true;
+    if (this.epoch <= this.#targets.epoch) return true;
     const intervalMs = this.#host.streams.assignmentIntervalMs(this.groupId);
-    const sinceMs = this.#host.clock.now() - this.#assignmentTimestamp;
-    // A clock that was set back does not hold it up.
-    if (intervalMs > 0 && sinceMs >= 0 && sinceMs < intervalMs) return false;
+    if (this.#targets.isTooSoon(this.#host.clock.now(), intervalMs)) return false;
     this.#assign();
     return true;
   }
@@ -339,22 +332,17 @@ export class StreamsGroupState {
       standbyReplicas: streams.standbyReplicas(groupId),
       rackTags: streams.rackTags(groupId),
     });
-    for (const { memberId } of members) {
-      const target = assigned.get(memberId) ?? NO_TASKS;
-      const before = this.#targets.get(memberId);
-      if (before !== undefined && sameTasks(before, target)) continue;
-      this.#targets.set(memberId, target);
-      this.#write({ type: 'target', memberId, value: target });
-    }
+    this.#targets.assign(
+      members.map(({ memberId }) => memberId),
+      assigned,
+    );
     this.#setAssignmentEpoch(clock.now());
     this.#host.log(groupId, `tasks assigned for epoch ${this.epoch} to ${members.length} members`);
   }
 
   #setAssignmentEpoch(timestamp: number): void {
-    this.#assignmentEpoch = this.epoch;
-    this.#assignmentTimestamp = timestamp;
     this.#changedAt = this.#host.clock.monotonic();
-    this.members.targetEpoch = this.#assignmentEpoch;
-    this.#write({ type: 'targetEpoch', value: { epoch: this.#assignmentEpoch, timestamp } });
+    this.#targets.setEpoch({ epoch: this.epoch, timestamp });
+    this.members.targetEpoch = this.epoch;
   }
 }
