@@ -9,8 +9,6 @@
  * FENCED_INSTANCE_ID, ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, REBALANCE_IN_PROGRESS, INVALID_COMMIT_OFFSET_SIZE,
  * COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
  */
-import type { OffsetToCommit } from '../../group/offset-manager.ts';
-import type { TopicState } from '../../metadata/image.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type OffsetCommitRequest,
@@ -19,113 +17,50 @@ import {
 } from '../../protocol/generated/OffsetCommit.ts';
 import type { BrokerContext } from '../context.ts';
 import type { Request } from '../request.ts';
+import { AskedOffsets } from './asked-offsets.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [2, 10] as const;
 const FIRST_WITH_TOPIC_ID = 10;
 
-interface Asked {
-  readonly topic: OffsetCommitRequest['topics'][number];
-  /** Codes of the partitions, in order; filled in as they become known. */
-  readonly codes: number[];
-}
-
 function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   const { version } = request;
   const message = readOffsetCommitRequest(request.body(), version);
-  const asked: Asked[] = message.topics.map((topic) => ({ topic, codes: [] }));
   const creation = message.topics.length === 0 ? undefined : broker.groups.prepare();
-  if (creation === undefined) return commit(request, broker, message, asked);
-  return creation.then((code) => {
-    if (code === KafkaError.NONE) return commit(request, broker, message, asked);
-    refuse(asked, code);
-    answer(request, asked);
-  });
+  if (creation === undefined) return commit(request, broker, message);
+  return creation.then((code) => commit(request, broker, message, code));
 }
 
-function refuse(asked: readonly Asked[], code: number): void {
-  for (const { topic, codes } of asked) for (const _ of topic.partitions) codes.push(code);
-}
-
+/** `refusal`: why there is nothing to commit to. */
 function commit(
   request: Request,
   broker: BrokerContext,
   message: OffsetCommitRequest,
-  asked: readonly Asked[],
+  refusal: number = KafkaError.NONE,
 ): void {
   if (!request.open) return;
   const { version } = request;
-  const { groupId, memberId, groupInstanceId, generationIdOrMemberEpoch, retentionTimeMs } = message;
-  const unavailable = broker.groups.availability(groupId);
-  if (unavailable !== KafkaError.NONE) {
-    refuse(asked, unavailable);
+  const { groupId, memberId, groupInstanceId, generationIdOrMemberEpoch, retentionTimeMs, topics } = message;
+  const asked = new AskedOffsets(topics, version >= FIRST_WITH_TOPIC_ID, broker);
+  const unavailable = refusal || broker.groups.availability(groupId);
+  const { offsets } = asked;
+  if (unavailable !== KafkaError.NONE) asked.refuseAll(unavailable);
+  if (unavailable !== KafkaError.NONE || offsets.length === 0) {
     answer(request, asked);
     return;
   }
-  const offsets: OffsetToCommit[] = [];
-  const places: { readonly codes: number[]; readonly at: number }[] = [];
-  for (const { topic, codes } of asked) {
-    const known: TopicState | undefined =
-      version >= FIRST_WITH_TOPIC_ID
-        ? broker.image.topicsById.get(topic.topicId)
-        : broker.image.topicsByName.get(topic.name);
-    const unknown =
-      version >= FIRST_WITH_TOPIC_ID ? KafkaError.UNKNOWN_TOPIC_ID : KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
-    topic.partitions.forEach((partition, at) => {
-      codes.push(KafkaError.NONE);
-      const { partitionIndex } = partition;
-      if (known === undefined) codes[at] = unknown;
-      else if (!known.partitions.has(partitionIndex)) codes[at] = KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
-      else {
-        places.push({ codes, at });
-        offsets.push({
-          topic: known.name,
-          topicId: known.id,
-          partition: partitionIndex,
-          offset: partition.committedOffset,
-          leaderEpoch: partition.committedLeaderEpoch,
-          metadata: partition.committedMetadata,
-        });
-      }
-    });
-  }
-  if (offsets.length === 0) {
-    answer(request, asked);
-    return;
-  }
+  const generationId = generationIdOrMemberEpoch;
   broker.groups.offsets.commit(
-    {
-      groupId,
-      memberId,
-      groupInstanceId,
-      generationId: generationIdOrMemberEpoch,
-      retentionTimeMs,
-      version,
-      offsets,
-    },
-    (results) => {
-      results.forEach((code, index) => {
-        const { codes, at } = places[index]!;
-        codes[at] = code;
-      });
+    { groupId, memberId, groupInstanceId, generationId, retentionTimeMs, version, offsets },
+    (codes) => {
+      asked.judge(codes);
       answer(request, asked);
     },
   );
 }
 
-function answer(request: Request, asked: readonly Asked[]): void {
-  const { version } = request;
-  request.reply((writer) =>
-    writeOffsetCommitResponse(writer, version, {
-      topics: asked.map(({ topic, codes }) => ({
-        ...(version >= FIRST_WITH_TOPIC_ID ? { topicId: topic.topicId } : { name: topic.name }),
-        partitions: topic.partitions.map(({ partitionIndex }, at) => ({
-          partitionIndex,
-          errorCode: codes[at]!,
-        })),
-      })),
-    }),
-  );
+function answer(request: Request, asked: AskedOffsets): void {
+  request.reply((writer) => writeOffsetCommitResponse(writer, request.version, { topics: asked.answers() }));
 }
 
 export const offsetCommit: HandlerRow = {

@@ -20,6 +20,7 @@ import {
 import type { BrokerContext } from '../context.ts';
 import { verificationFault, verifyTransactional } from '../produce-verification.ts';
 import type { Request } from '../request.ts';
+import { AskedOffsets } from './asked-offsets.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [0, 6] as const;
@@ -28,71 +29,26 @@ const FIRST_THAT_ADDS_PARTITION = 5;
 const FIRST_WITH_TOPIC_ID = 6;
 const CLIENT_VERSION = 2;
 
-interface Asked {
-  readonly topic: TxnOffsetCommitRequest['topics'][number];
-  readonly codes: number[];
-}
-
-interface Place {
-  readonly codes: number[];
-  readonly at: number;
-}
-
 function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   const { version } = request;
   const message = readTxnOffsetCommitRequest(request.body(), version);
-  const asked: Asked[] = message.topics.map((topic) => ({ topic, codes: [] }));
-  const { offsets, places } = sort(asked, version, broker);
-  const finish = (codes: readonly number[]) => {
-    codes.forEach((code, i) => {
-      const { codes: own, at } = places[i]!;
-      own[at] = code;
-    });
+  const asked = new AskedOffsets(message.topics, version >= FIRST_WITH_TOPIC_ID, broker);
+  const { offsets } = asked;
+  const refuse = (code: number) => {
+    asked.refuse(code);
     answer(request, asked);
   };
-  const refuse = (code: number) => finish(offsets.map(() => code));
-  if (offsets.length === 0) return finish([]);
+  if (offsets.length === 0) return answer(request, asked);
   if (message.groupId === '') return refuse(KafkaError.INVALID_GROUP_ID);
+  const finish = (codes: readonly number[]) => {
+    asked.judge(codes);
+    answer(request, asked);
+  };
   const begin = () =>
     joinTransaction(message, version, broker, refuse, () => commit(message, offsets, broker, finish));
   const creation = broker.groups.prepare();
   if (creation === undefined) return begin();
   return creation.then((code) => (code === KafkaError.NONE ? begin() : refuse(code)));
-}
-
-/** Which of the offsets can be committed; the others get their code at once. */
-function sort(
-  asked: readonly Asked[],
-  version: number,
-  broker: BrokerContext,
-): { readonly offsets: OffsetToCommit[]; readonly places: Place[] } {
-  const byId = version >= FIRST_WITH_TOPIC_ID;
-  const offsets: OffsetToCommit[] = [];
-  const places: Place[] = [];
-  for (const { topic, codes } of asked) {
-    const known = byId
-      ? broker.image.topicsById.get(topic.topicId)
-      : broker.image.topicsByName.get(topic.name);
-    topic.partitions.forEach((partition, at) => {
-      codes.push(KafkaError.NONE);
-      const { partitionIndex } = partition;
-      if (known === undefined && byId) codes[at] = KafkaError.UNKNOWN_TOPIC_ID;
-      else if (known?.partitions.has(partitionIndex) !== true)
-        codes[at] = KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
-      else {
-        places.push({ codes, at });
-        offsets.push({
-          topic: known.name,
-          topicId: known.id,
-          partition: partitionIndex,
-          offset: partition.committedOffset,
-          leaderEpoch: partition.committedLeaderEpoch,
-          metadata: partition.committedMetadata,
-        });
-      }
-    });
-  }
-  return { offsets, places };
 }
 
 /** Sees that the group's partition is part of the producer's transaction, or refuses. */
@@ -144,13 +100,10 @@ function commit(
   );
 }
 
-function answer(request: Request, asked: readonly Asked[]): void {
-  const { version } = request;
-  const topics = asked.map(({ topic, codes }) => ({
-    ...(version >= FIRST_WITH_TOPIC_ID ? { topicId: topic.topicId } : { name: topic.name }),
-    partitions: topic.partitions.map(({ partitionIndex }, at) => ({ partitionIndex, errorCode: codes[at]! })),
-  }));
-  request.reply((writer) => writeTxnOffsetCommitResponse(writer, version, { throttleTimeMs: 0, topics }));
+function answer(request: Request, asked: AskedOffsets): void {
+  request.reply((writer) =>
+    writeTxnOffsetCommitResponse(writer, request.version, { throttleTimeMs: 0, topics: asked.answers() }),
+  );
 }
 
 export const txnOffsetCommit: HandlerRow = {
