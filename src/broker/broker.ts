@@ -119,10 +119,23 @@ export class BrokerInstance implements TransportHandler {
       maxPartitions: MAX_PARTITIONS,
       validateTopicConfig: (values) => void validateTopicConfig(values, config),
       now: clock.now(),
+      log: {
+        segmentBytes: config.number('metadata.log.segment.bytes'),
+        segmentMs: config.number('metadata.log.segment.ms'),
+      },
     });
     this.#undo.push(() => metadata.close());
     await this.#listeners.open(config);
     await metadata.activate(this.endpoints, clock.now());
+    await metadata.keepSnapshots({
+      clock,
+      logger: this.#loggers.get('controller'),
+      maxRecordBytes: config.number('metadata.log.max.record.bytes.between.snapshots'),
+      maxIntervalMs: config.number('metadata.log.max.snapshot.interval.ms'),
+      retentionBytes: config.number('metadata.max.retention.bytes'),
+      retentionMs: config.number('metadata.max.retention.ms'),
+      checkIntervalMs: config.number('log.retention.check.interval.ms'),
+    });
     applyDynamicConfig(config, metadata.image, metadata.nodeId, log);
     const topicConfigs = new TopicConfigs(metadata.image, config, this.#loggers.get('logs'));
     const logs = await LogManager.open(

@@ -15,7 +15,7 @@ import type { Files } from '../log/log.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
-import { METADATA_FOLDER, newestSnapshot, parseQuorumState } from '../metadata/kraft-files.ts';
+import { METADATA_FOLDER, parseQuorumState, snapshotNames } from '../metadata/kraft-files.ts';
 import { parseMetaProperties } from '../metadata/meta-properties.ts';
 import { readSnapshot } from '../metadata/snapshot.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -184,12 +184,12 @@ class DirectoryCheck {
     if (names.includes('quorum-state')) {
       await this.#parsed(state, (text) => parseQuorumState(text, state));
     } else this.#faults.push({ file: state, what: 'is missing' });
-    const newest = newestSnapshot(names);
-    if (newest === undefined) return;
-    try {
-      await readSnapshot(await anyFiles(), folder, newest);
-    } catch (error) {
-      this.#faults.push({ file: `${METADATA_FOLDER}/${newest.name}`, what: (error as Error).message });
+    for (const snapshot of snapshotNames(names)) {
+      try {
+        await readSnapshot(await anyFiles(), folder, snapshot);
+      } catch (error) {
+        this.#faults.push({ file: `${METADATA_FOLDER}/${snapshot.name}`, what: (error as Error).message });
+      }
     }
   }
 

@@ -143,6 +143,15 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'max.incremental.fetch.session.cache.slots': 'Most fetch sessions kept at a time.',
   'max.request.partition.size.limit': 'Most partitions that one DescribeTopicPartitions answer holds.',
   'metadata.log.dir': 'Directory of the metadata log; here always that of the data.',
+  'metadata.log.max.record.bytes.between.snapshots':
+    'Bytes of new records in the metadata log after which a snapshot of it is made.',
+  'metadata.log.max.snapshot.interval.ms':
+    'Most time between two snapshots of a metadata log that grows, in ms; 0: none by time.',
+  'metadata.log.segment.bytes': 'Largest segment file of the metadata log, in bytes.',
+  'metadata.log.segment.ms': 'Age after which the metadata log begins a new segment file, in ms.',
+  'metadata.max.retention.bytes':
+    'Size of the metadata log with its snapshots above which the oldest of both are deleted, in bytes.',
+  'metadata.max.retention.ms': 'Age above which old snapshots of the metadata log are deleted, in ms.',
   'node.id': 'Number of this node.',
   'num.partitions': 'Partitions of a topic that is made without saying how many.',
   'offset.metadata.max.bytes': 'Most bytes of text that may be committed with an offset.',

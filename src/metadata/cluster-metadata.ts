@@ -4,11 +4,10 @@
  * A change is applied in the call that makes it and durable when durable() resolves. An answer that tells of it waits for
  * that, and so does a new partition's folder: Kafka sets aside a folder that no topic owns.
  */
-import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
+import { LEADER_EPOCH_FILE } from '../log/checkpoints.ts';
 import { LogCommitter } from '../log/committer.ts';
 import { LeaderEpochs } from '../log/leader-epochs.ts';
-import type { Log, LogEngine } from '../log/log.ts';
-import { parsePartitionFolder } from '../log/partition-names.ts';
+import type { LogEngine } from '../log/log.ts';
 import type { RecordBatch } from '../protocol/records/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -41,10 +40,8 @@ import {
 import { ClusterImage, ImageLoader } from './image.ts';
 import { Journal } from './journal.ts';
 import {
-  firstSegmentOffset,
   formatQuorumState,
   METADATA_FOLDER,
-  newestSnapshot,
   parseQuorumState,
   prepareMetadataFolder,
   type QuorumState,
@@ -55,10 +52,18 @@ import {
   randomUuid,
   readMetaProperties,
 } from './meta-properties.ts';
+import {
+  DEFAULT_LOG_OPTIONS,
+  type MetadataLogOptions,
+  type OpenedLog,
+  openMetadataLog,
+  refuseOrphans,
+} from './metadata-log.ts';
 import { ProducerIdAllocator, type ProducerIdBlock } from './producer-ids.ts';
 import { Quorum } from './quorum.ts';
 import { decodeMetadataRecord, encodeMetadataRecord, type MetadataRecordInput } from './records.ts';
-import { readSnapshot, type Snapshot } from './snapshot.ts';
+import type { Snapshot } from './snapshot.ts';
+import { SnapshotKeeper, type SnapshotSettings } from './snapshot-keeper.ts';
 
 export interface ClusterMetadataOptions {
   /** Absolute path of the directory; it exists and is locked. */
@@ -76,6 +81,8 @@ export interface ClusterMetadataOptions {
   readonly validateTopicConfig: (values: ReadonlyMap<string, string>) => void;
   /** Ms since the epoch. */
   readonly now: number;
+  /** Kafka's defaults if undefined. */
+  readonly log?: MetadataLogOptions;
 }
 
 export interface QuorumView extends VotersView {
@@ -103,14 +110,6 @@ export type CreatePartitionsResult =
   | { readonly ok: true; readonly name: string; readonly firstIndex: number; readonly count: number }
   | ({ readonly name: string } & Refusal);
 
-/** Kafka's own for this log: metadata.log.segment.bytes and .ms, and the defaults of indexes. */
-const LOG_OPTIONS = {
-  segmentBytes: 1024 * 1024 * 1024,
-  segmentMs: 7 * 24 * 60 * 60 * 1000,
-  indexBytes: 10 * 1024 * 1024,
-  indexIntervalBytes: 4096,
-};
-
 const MAX_EPOCH = 2 ** 31 - 1;
 
 /** Changes of one batch; more make several batches, where they need not be one. */
@@ -133,7 +132,12 @@ export class ClusterMetadata {
   /** What a directory that Kafka formatted and never started is to begin with. */
   readonly #bootstrap: readonly MetadataRecordInput[];
   readonly #epochs: LeaderEpochs;
+  readonly #damaged: OpenedLog['damaged'];
   readonly #replayFrom: number;
+  /** Of what is in the log and not in the snapshot, until a keeper counts. */
+  #bytesSinceSnapshot = 0;
+  #lastTimestamp = 0;
+  #snapshots: SnapshotKeeper | undefined;
   #epoch: number;
   #brokerEpoch = -1;
   readonly #writer = new Writer();
@@ -147,7 +151,7 @@ export class ClusterMetadata {
     const { files } = engine;
     const meta = await readMetaProperties(files, dataDir);
     if (meta === undefined || !(await files.exists(`${dataDir}/${METADATA_FOLDER}`))) {
-      await refuseOrphans(options);
+      await refuseOrphans(files, dataDir);
     }
     const { nodeId } = options;
     if (meta !== undefined && nodeId !== undefined && meta.nodeId !== nodeId) {
@@ -166,16 +170,20 @@ export class ClusterMetadata {
     const epochs = names.includes(LEADER_EPOCH_FILE)
       ? readEpochs((await files.read(`${folder}/${LEADER_EPOCH_FILE}`)).toString('latin1'))
       : new LeaderEpochs();
-    const newest = newestSnapshot(names);
-    const snapshot = newest === undefined ? undefined : await readSnapshot(files, folder, newest);
-    const log = await openLog(options, folder, names, snapshot);
+    const opened = await openMetadataLog(
+      engine,
+      folder,
+      names,
+      options.log ?? DEFAULT_LOG_OPTIONS,
+      options.now,
+    );
     try {
-      const metadata = new ClusterMetadata(options, owner, log, state, epochs, snapshot);
-      await metadata.#replay(snapshot);
+      const metadata = new ClusterMetadata(options, owner, opened, state, epochs);
+      await metadata.#replay(opened.snapshot);
       metadata.#check(state);
       return metadata;
     } catch (error) {
-      await log.close();
+      await opened.log.close();
       throw error;
     }
   }
@@ -183,11 +191,12 @@ export class ClusterMetadata {
   private constructor(
     options: ClusterMetadataOptions,
     owner: MetaProperties,
-    log: Log,
+    opened: OpenedLog,
     state: QuorumState | undefined,
     epochs: LeaderEpochs,
-    snapshot: Snapshot | undefined,
   ) {
+    const { log, snapshot } = opened;
+    this.#damaged = opened.damaged;
     this.clusterId = owner.clusterId;
     this.nodeId = owner.nodeId;
     this.directoryId = owner.directoryId;
@@ -197,6 +206,10 @@ export class ClusterMetadata {
     this.#dataDir = options.dataDir;
     this.#engine = options.engine;
     this.#journal = new Journal(log, options.committer ?? new LogCommitter(options.engine));
+    this.#journal.onAppended = (bytes, timestamp) => {
+      this.#bytesSinceSnapshot += bytes;
+      this.#lastTimestamp = timestamp;
+    };
     this.#settings = {
       nodeId: owner.nodeId,
       directoryId: owner.directoryId,
@@ -405,8 +418,39 @@ export class ClusterMetadata {
     return this.#journal.flushed();
   }
 
+  /** Makes snapshots of the log from now on, and deletes what they replace. Once, after activate(). */
+  async keepSnapshots(settings: SnapshotSettings): Promise<SnapshotKeeper> {
+    const damaged = this.#damaged;
+    const folder = `${this.#dataDir}/${METADATA_FOLDER}`;
+    for (const { fault } of damaged) {
+      settings.logger.error(
+        { reason: fault.message },
+        'a snapshot of the metadata log is damaged: set aside',
+      );
+    }
+    const keeper = new SnapshotKeeper(
+      {
+        ...{ folder, files: this.#engine.files, journal: this.#journal, image: this.image },
+        now: () =>
+          this.#loader.inTransaction
+            ? undefined
+            : { epoch: this.#epoch, control: this.#quorum.snapshotRecords() },
+        onPrefixDeleted: (startOffset) => {
+          this.#epochs.truncateFromStart(startOffset);
+          return this.#engine.files.writeAtomic(`${folder}/${LEADER_EPOCH_FILE}`, this.#epochs.text());
+        },
+      },
+      settings,
+      { bytesSince: this.#bytesSinceSnapshot, lastTimestamp: this.#lastTimestamp },
+    );
+    this.#snapshots = keeper;
+    await keeper.start(damaged.map(({ name }) => name));
+    return keeper;
+  }
+
   /** Makes all durable and closes the log. Idempotent. */
   async close(): Promise<void> {
+    await this.#snapshots?.close();
     await this.#journal.close();
   }
 
@@ -453,6 +497,8 @@ export class ClusterMetadata {
       this.#epochs.assign(batch.leaderEpoch, batch.baseOffset);
     }
     this.#epoch = Math.max(this.#epoch, batch.leaderEpoch);
+    this.#bytesSinceSnapshot += batch.sizeInBytes;
+    this.#lastTimestamp = batch.maxTimestamp;
     for (const { offset, key, value } of batch.records()) {
       if (offset < this.#replayFrom) continue;
       try {
@@ -516,48 +562,4 @@ function readEpochs(text: string): LeaderEpochs {
     if (error instanceof BroadsheetError && error.code === 'CORRUPT') return new LeaderEpochs();
     throw error;
   }
-}
-
-/** A directory with partitions and no metadata log is damaged, or a broker's whose controller is elsewhere. A new metadata
- * log would disown its topics. */
-async function refuseOrphans({ dataDir, engine }: ClusterMetadataOptions): Promise<void> {
-  if (!(await engine.files.exists(dataDir))) return;
-  const orphans: string[] = [];
-  for (const { name, directory } of await engine.files.list(dataDir)) {
-    if (!directory || name === METADATA_FOLDER || parsePartitionFolder(name) === undefined) continue;
-    if (await engine.files.exists(`${dataDir}/${name}/${PARTITION_METADATA_FILE}`)) orphans.push(name);
-  }
-  if (orphans.length === 0) return;
-  throw new BroadsheetError(
-    'CORRUPT',
-    `${dataDir} holds ${orphans.length} partitions (${orphans[0]} ...) but no meta.properties or no ${METADATA_FOLDER}: it is damaged, or belongs to a node whose controller is elsewhere`,
-  );
-}
-
-/** Opens the metadata log. It is always recovered from its start, however it was closed. */
-async function openLog(
-  { engine, now }: ClusterMetadataOptions,
-  folder: string,
-  names: readonly string[],
-  snapshot: Snapshot | undefined,
-): Promise<Log> {
-  const open = (logStartOffset: number) =>
-    engine.open(folder, { ...LOG_OPTIONS, logStartOffset, recoveryPoint: 0, cleanShutdown: false, now });
-  const snapshotEnd = snapshot?.endOffset ?? 0;
-  const start = firstSegmentOffset(names) ?? snapshotEnd;
-  if (start > snapshotEnd) {
-    throw new BroadsheetError(
-      'CORRUPT',
-      `${folder}: the log begins at offset ${start} and no snapshot holds what came before`,
-    );
-  }
-  const log = await open(start);
-  if (log.logEndOffset >= snapshotEnd) return log;
-  // The snapshot holds all that the log does and more: the log goes on where it ends.
-  await log.close();
-  for (const name of names) {
-    if (/^\d{20}\.(log|index|timeindex|snapshot|txnindex)$/.test(name))
-      await engine.files.remove(`${folder}/${name}`);
-  }
-  return open(snapshotEnd);
 }

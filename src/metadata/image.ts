@@ -89,6 +89,8 @@ export class ClusterImage {
   nextProducerId = 0;
   partitionCount = 0;
   zkMigrationState = 0;
+  /** Told of a topic before its partitions change: FrozenImage keeps what they were. */
+  beforeTopicChange: ((topic: TopicState) => void) | undefined;
   /** Resource type -> resource name -> key -> value. */
   readonly #configs = new Map<number, Map<string, Map<string, string>>>();
   /** Collision key -> topics, for names that hold '.' or '_'. */
@@ -106,6 +108,11 @@ export class ClusterImage {
 
   topicConfigs(name: string): ReadonlyMap<string, string> {
     return this.configs(ConfigResource.TOPIC, name);
+  }
+
+  /** The types of resource that have a value set. */
+  configuredTypes(): number[] {
+    return [...this.#configs.keys()];
   }
 
   /** Names of the resources of one type that have a value set. */
@@ -208,6 +215,7 @@ export class ClusterImage {
 
   #setPartition(data: Extract<MetadataRecord, { type: 'Partition' }>['data']): void {
     const topic = this.#topic(data.topicId);
+    this.beforeTopicChange?.(topic);
     if (!topic.partitions.has(data.partitionId)) this.partitionCount++;
     topic.partitions.set(data.partitionId, {
       id: data.partitionId,
@@ -230,6 +238,7 @@ export class ClusterImage {
     const partition = topic.partitions.get(data.partitionId);
     if (partition === undefined)
       throw corrupt(`${topic.name}-${data.partitionId} changes and does not exist`);
+    this.beforeTopicChange?.(topic);
     if (data.isr !== null) partition.isr = data.isr;
     if (data.leader !== LEADER_UNCHANGED) {
       partition.leader = data.leader;
@@ -256,6 +265,7 @@ export class ClusterImage {
     for (const topic of named === undefined ? this.topicsByName.values() : [named]) {
       for (const partition of topic.partitions.values()) {
         if (partition.eligibleLeaderReplicas.length + partition.lastKnownElr.length === 0) continue;
+        this.beforeTopicChange?.(topic);
         partition.eligibleLeaderReplicas = [];
         partition.lastKnownElr = [];
         partition.partitionEpoch++;

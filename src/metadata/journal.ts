@@ -47,6 +47,8 @@ const REPLAY_CHUNK_BYTES = 1024 * 1024;
 
 export class Journal {
   readonly log: Log;
+  /** Told of each batch that was appended: its bytes, and its timestamp in ms since the epoch. */
+  onAppended: ((bytes: number, timestamp: number) => void) | undefined;
   readonly #committer: LogCommitter;
   /** Tells the append that is being committed what became of it. */
   #outcome: ((error: BroadsheetError | undefined) => void) | undefined;
@@ -97,6 +99,7 @@ export class Journal {
     this.#committer.commit();
     this.#outcome = undefined;
     if (failure !== undefined) throw failure;
+    this.onAppended?.(bytes.length, options.now);
     return baseOffset;
   }
 
@@ -134,6 +137,11 @@ export class Journal {
 
   #assertWhole(): void {
     if (this.#failure !== undefined) throw new BroadsheetError('OFFLINE', this.#failure.message);
+  }
+
+  /** Begins a new segment at the end, where all that was appended is written; else does nothing. */
+  roll(now: number): void {
+    if (this.#unwritten === 0) this.log.roll(now);
   }
 
   /** Flushes and closes the log. Idempotent. */

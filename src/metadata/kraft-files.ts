@@ -63,23 +63,22 @@ export interface SnapshotName {
   readonly epoch: number;
 }
 
-/** The newest finished snapshot among file names. */
-export function newestSnapshot(names: readonly string[]): SnapshotName | undefined {
-  let newest: SnapshotName | undefined;
+/** The name of a snapshot that holds all below an offset, whose last record was written in an epoch. */
+export function snapshotName(endOffset: number, epoch: number): SnapshotName {
+  const name = `${String(endOffset).padStart(20, '0')}-${String(epoch).padStart(10, '0')}.checkpoint`;
+  return { name, endOffset, epoch };
+}
+
+/** The finished snapshots among file names, newest first. */
+export function snapshotNames(names: readonly string[]): SnapshotName[] {
+  const found: SnapshotName[] = [];
   for (const name of names) {
     const match = /^(\d{20})-(\d{10})\.checkpoint$/.exec(name);
-    if (match === null) continue;
-    const found = { name, endOffset: Number(match[1]), epoch: Number(match[2]) };
-    if (!Number.isSafeInteger(found.endOffset)) continue;
-    if (
-      newest === undefined ||
-      found.endOffset > newest.endOffset ||
-      (found.endOffset === newest.endOffset && found.epoch > newest.epoch)
-    ) {
-      newest = found;
-    }
+    const endOffset = Number(match?.[1]);
+    if (match !== null && Number.isSafeInteger(endOffset))
+      found.push({ name, endOffset, epoch: Number(match[2]) });
   }
-  return newest;
+  return found.sort((a, b) => b.endOffset - a.endOffset || b.epoch - a.epoch);
 }
 
 /** Base offset of the first segment among file names, or undefined if there is none. */

@@ -29,7 +29,8 @@ export function controlTypeOf(key: Uint8Array | null): number {
   return reader.int16();
 }
 
-function control(type: number, write: (writer: Writer) => void): JournalRecord {
+/** A control record of a type, its value as written. */
+export function control(type: number, write: (writer: Writer) => void): JournalRecord {
   const key = new Writer(4);
   key.int16(KEY_VERSION);
   key.int16(type);
@@ -100,6 +101,11 @@ export class Quorum {
       records.push(...this.nameVoters(Math.max(this.kraftVersion, 1)));
     }
     return records;
+  }
+
+  /** What a snapshot begins with besides its header. */
+  snapshotRecords(): JournalRecord[] {
+    return this.kraftVersion >= 1 ? this.nameVoters(this.kraftVersion) : [];
   }
 
   /** The control records that name this node as the one voter, under a kraft.version of 1 or more. */

@@ -256,8 +256,9 @@ describe('a start', () => {
     await expect(
       damaged('__cluster_metadata-0/partition.metadata', 'version: 0\ntopic_id: 1pyeWnivRtGJ4m5IhFcV3g'),
     ).rejects.toThrow(/not the metadata log's/);
+    // The log ends before it.
     await expect(
-      damaged('__cluster_metadata-0/00000000000000000005-0000000001.checkpoint', 'torn'),
+      damaged('__cluster_metadata-0/00000000000000000050-0000000001.checkpoint', 'torn'),
     ).rejects.toThrow(/checkpoint/);
   });
 

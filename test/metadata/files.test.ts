@@ -2,9 +2,9 @@ import { describe, expect, it } from 'vitest';
 import {
   firstSegmentOffset,
   formatQuorumState,
-  newestSnapshot,
   parseQuorumState,
   prepareMetadataFolder,
+  snapshotNames,
 } from '../../src/metadata/kraft-files.ts';
 import {
   formatMetaProperties,
@@ -96,13 +96,13 @@ describe('names in the folder', () => {
       '00000000000000000012.log',
       '00000000000000000003.log.deleted',
     ];
-    expect(newestSnapshot(names)).toEqual({
+    expect(snapshotNames(names)[0]).toEqual({
       name: '00000000000000000417-0000000002.checkpoint',
       endOffset: 417,
       epoch: 2,
     });
     expect(firstSegmentOffset(names)).toBe(12);
-    expect(newestSnapshot([])).toBeUndefined();
+    expect(snapshotNames([])).toEqual([]);
     expect(firstSegmentOffset([])).toBeUndefined();
   });
 

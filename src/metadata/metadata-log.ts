@@ -1,0 +1,99 @@
+/** Opens the metadata log beside its snapshots. */
+import { PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
+import type { Files, Log, LogEngine } from '../log/log.ts';
+import { parsePartitionFolder } from '../log/partition-names.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import { firstSegmentOffset, METADATA_FOLDER, snapshotNames } from './kraft-files.ts';
+import { type LoadedSnapshot, loadNewest } from './snapshot.ts';
+
+export interface MetadataLogOptions {
+  /** metadata.log.segment.bytes. */
+  readonly segmentBytes: number;
+  /** metadata.log.segment.ms. */
+  readonly segmentMs: number;
+}
+
+export const DEFAULT_LOG_OPTIONS: MetadataLogOptions = {
+  segmentBytes: 1024 * 1024 * 1024,
+  segmentMs: 7 * 24 * 60 * 60 * 1000,
+};
+/** Kafka's defaults. */
+const INDEX_OPTIONS = { indexBytes: 10 * 1024 * 1024, indexIntervalBytes: 4096 };
+
+export interface OpenedLog extends LoadedSnapshot {
+  readonly log: Log;
+}
+
+/**
+ * Reads the newest snapshot that is whole and opens the log; what no snapshot holds is recovered, however it was closed.
+ * Throws CORRUPT when snapshot and log together do not hold everything.
+ */
+export async function openMetadataLog(
+  engine: LogEngine,
+  folder: string,
+  names: readonly string[],
+  options: MetadataLogOptions,
+  now: number,
+): Promise<OpenedLog> {
+  const first = firstSegmentOffset(names);
+  const all = snapshotNames(names);
+  // Below the log's start a snapshot is of no use.
+  const usable = all.filter(({ endOffset }) => endOffset >= (first ?? 0));
+  const loaded = await loadNewest(engine.files, folder, usable);
+  const snapshotEnd = loaded.snapshot?.endOffset ?? 0;
+  const fault = loaded.damaged[0]?.fault;
+  const start = first ?? snapshotEnd;
+  if (start > snapshotEnd) {
+    throw (
+      fault ??
+      new BroadsheetError(
+        'CORRUPT',
+        `${folder}: the log begins at offset ${start} and no snapshot holds what came before`,
+      )
+    );
+  }
+  const open = (logStartOffset: number) =>
+    engine.open(folder, {
+      ...options,
+      ...INDEX_OPTIONS,
+      logStartOffset,
+      // A snapshot is made of what was flushed.
+      recoveryPoint: snapshotEnd,
+      cleanShutdown: false,
+      now,
+    });
+  const log = await open(start);
+  const damagedEnd = loaded.damaged[0]?.name.endOffset ?? 0;
+  if (fault !== undefined && log.logEndOffset < damagedEnd) {
+    await log.close();
+    throw fault;
+  }
+  if (log.logEndOffset >= snapshotEnd) return { ...loaded, log };
+  // The snapshot holds all that the log does and more: the log goes on where it ends.
+  await log.close();
+  await removeLog(engine.files, folder);
+  return { ...loaded, log: await open(snapshotEnd) };
+}
+
+async function removeLog(files: Files, folder: string): Promise<void> {
+  for (const { name } of await files.list(folder)) {
+    if (/^\d{20}\.(log|index|timeindex|snapshot|txnindex)$/.test(name))
+      await files.remove(`${folder}/${name}`);
+  }
+}
+
+/** A directory with partitions and no metadata log is damaged, or a broker's whose controller is elsewhere. A new metadata
+ * log would disown its topics. */
+export async function refuseOrphans(files: Files, dataDir: string): Promise<void> {
+  if (!(await files.exists(dataDir))) return;
+  const orphans: string[] = [];
+  for (const { name, directory } of await files.list(dataDir)) {
+    if (!directory || name === METADATA_FOLDER || parsePartitionFolder(name) === undefined) continue;
+    if (await files.exists(`${dataDir}/${name}/${PARTITION_METADATA_FILE}`)) orphans.push(name);
+  }
+  if (orphans.length === 0) return;
+  throw new BroadsheetError(
+    'CORRUPT',
+    `${dataDir} holds ${orphans.length} partitions (${orphans[0]} ...) but no meta.properties or no ${METADATA_FOLDER}: it is damaged, or belongs to a node whose controller is elsewhere`,
+  );
+}
