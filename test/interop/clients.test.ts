@@ -1,13 +1,7 @@
 /** Unmodified clients of many languages, the same scenarios for each: see test/interop/clients/README.md. */
 import { describe, expect, it } from 'vitest';
-import {
-  ClientDriver,
-  type Codec,
-  type DriverRecord,
-  type GroupProtocol,
-  type Ready,
-} from '../support/client-driver.ts';
-import { ClientServer } from '../support/client-server.ts';
+import type { ClientDriver, Codec, DriverRecord, GroupProtocol } from '../support/client-driver.ts';
+import { abilitiesOf, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
 import { CLIENTS, type ClientKind } from '../support/clients.ts';
 import { scaled } from '../support/scale.ts';
 
@@ -26,61 +20,27 @@ const SETTINGS = {
 };
 const CODECS: readonly Codec[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
 const PROTOCOLS: readonly GroupProtocol[] = ['classic', 'cooperative', 'consumer'];
-/** Clients that a test may use; named ones only, for work on one of them. */
-const CHOSEN = process.env.BROADSHEET_CLIENTS_ONLY?.split(',');
-
-/** A broker and the drivers that talk to it, ended together. */
-class Scene {
-  readonly kind: ClientKind;
-  readonly server: ClientServer;
-  readonly drivers: ClientDriver[] = [];
-
-  constructor(kind: ClientKind, server: ClientServer) {
-    this.kind = kind;
-    this.server = server;
-  }
-
-  async driver(): Promise<ClientDriver> {
-    const driver = await ClientDriver.start(this.kind, this.server.address);
-    this.drivers.push(driver);
-    return driver;
-  }
-
-  /** Waits with all drivers' stories at hand. */
-  async until(what: string, condition: () => boolean): Promise<void> {
-    for (let turns = 0; !condition(); turns++) {
-      if (turns > 4_500) {
-        throw new Error(`${what} did not come about\n${this.drivers.map((each) => each.story).join('\n')}`);
-      }
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
-
-  /** Waits until the members hold all partitions of the topics between them, none twice, and as many each. */
-  async share(what: string, members: readonly ClientDriver[], topics: readonly string[]): Promise<void> {
-    const all = topics
-      .flatMap((topic) => Array.from({ length: PARTITIONS }, (_, n) => `${topic}-${n}`))
-      .sort();
-    await this.until(what, () => {
-      const held = members.flatMap((member) => member.assignment).sort();
-      const even = members.every((member) => member.assignment.length === all.length / members.length);
-      return even && held.join() === all.join();
-    });
-  }
-}
-
 async function scene(
   kind: ClientKind,
   play: (scene: Scene) => Promise<void>,
   settings: Readonly<Record<string, string>> = {},
 ): Promise<void> {
-  const it = new Scene(kind, await ClientServer.start({ ...SETTINGS, ...settings }));
-  try {
-    await play(it);
-  } finally {
-    await Promise.all(it.drivers.map((driver) => driver.kill()));
-    await it.server.dispose();
-  }
+  await playScene(kind, { ...SETTINGS, ...settings }, play);
+}
+
+/** Waits until the members hold all partitions of the topics between them, none twice, and as many each. */
+async function share(
+  it: Scene,
+  what: string,
+  members: readonly ClientDriver[],
+  topics: readonly string[],
+): Promise<void> {
+  const all = topics.flatMap((topic) => Array.from({ length: PARTITIONS }, (_, n) => `${topic}-${n}`)).sort();
+  await it.until(what, () => {
+    const held = members.flatMap((member) => member.assignment).sort();
+    const even = members.every((member) => member.assignment.length === all.length / members.length);
+    return even && held.join() === all.join();
+  });
 }
 
 /** A record as one line, without its place. */
@@ -139,11 +99,6 @@ function noErrors(members: readonly ClientDriver[]): void {
   expect(members.flatMap(({ errors }) => errors)).toEqual([]);
 }
 
-/** A scenario that a client can't play is named in the output, with its reason. */
-function unable(ready: Ready, what: string): void {
-  process.stderr.write(`${ready.client} has no ${what}: left out\n`);
-}
-
 async function records(it: Scene): Promise<void> {
   const driver = await it.driver();
   const { codecs, protocols } = driver.ready!;
@@ -199,20 +154,20 @@ async function group(it: Scene, protocol: GroupProtocol): Promise<void> {
   await producer.produce({ topic: 'work', prefix: 'before ', count: 100 });
 
   const [first, second] = (await members(2)) as [ClientDriver, ClientDriver];
-  await it.share('an even share of two', [first, second], ['work']);
+  await share(it, 'an even share of two', [first, second], ['work']);
   await it.until('what was there before', () => new Set(given([first, second], 'before ')).size === 100);
   await work('two ', [first, second]);
 
   await second.leave();
-  await it.share('all for who stays', [first], ['work']);
+  await share(it, 'all for who stays', [first], ['work']);
   await work('one stays ', [first]);
 
   const [third] = (await members(1, SHORT_SESSION_MS)) as [ClientDriver];
-  await it.share('an even share with a newcomer', [first, third], ['work']);
+  await share(it, 'an even share with a newcomer', [first, third], ['work']);
   await work('two again ', [first, third]);
 
   await third.kill();
-  await it.share('all for who survives', [first], ['work']);
+  await share(it, 'all for who survives', [first], ['work']);
   await work('one survives ', [first]);
 
   for (const [prefix, end] of [
@@ -231,7 +186,7 @@ async function group(it: Scene, protocol: GroupProtocol): Promise<void> {
   await first.leave();
 
   const [last] = (await members(1)) as [ClientDriver];
-  await it.share('all for the last', [last], ['work']);
+  await share(it, 'all for the last', [last], ['work']);
   await work('last ', [last]);
   expect([...new Set(last.records.map(({ headers }) => headers.from))]).toEqual(['last ']);
   noErrors([producer, first, second, last]);
@@ -244,7 +199,7 @@ async function staticMembers(it: Scene, protocol: GroupProtocol): Promise<void> 
   const [one, two, again] = [await it.driver(), await it.driver(), await it.driver()];
   await one.join({ ...join, instanceId: 'one' });
   await two.join({ ...join, instanceId: 'two' });
-  await it.share('an even share', [one, two], ['static']);
+  await share(it, 'an even share', [one, two], ['static']);
   const told = one.assignments.length;
   const held = two.assignment;
   // In the consumer protocol an instance is free when its member says that it will be back, or its session ends.
@@ -265,31 +220,16 @@ async function regex(it: Scene, protocol: GroupProtocol): Promise<void> {
   const reader = await it.driver();
   const join = { group: 'patterns', protocol, sessionTimeoutMs: LONG_SESSION_MS };
   await reader.join({ ...join, pattern: '^wanted[.].*' });
-  await it.share('the topics that match', [reader], ['wanted.a', 'wanted.b']);
+  await share(it, 'the topics that match', [reader], ['wanted.a', 'wanted.b']);
   for (const topic of ['wanted.a', 'wanted.b'])
     await receive(it, [reader], expected(`${topic} `, 20), `${topic} `);
   if (reader.ready!.features.includes('regex-later')) {
     await producer.produce({ topic: 'wanted.c', prefix: 'wanted.c ', count: 20 });
-    await it.share('a topic that came later', [reader], ['wanted.a', 'wanted.b', 'wanted.c']);
+    await share(it, 'a topic that came later', [reader], ['wanted.a', 'wanted.b', 'wanted.c']);
     await it.until('its records', () => new Set(given([reader], 'wanted.c ')).size === 20);
   } else unable(reader.ready!, 'pattern that finds topics made later');
   expect(given([reader], 'other ')).toEqual([]);
   noErrors([producer, reader]);
-}
-
-const abilities = new Map<ClientKind, Promise<Ready>>();
-
-/** What a client can, as its driver says when it starts. */
-function abilitiesOf(kind: ClientKind): Promise<Ready> {
-  const known = abilities.get(kind);
-  if (known !== undefined) return known;
-  const asked = ClientDriver.start(kind, '127.0.0.1:1').then(async (driver) => {
-    await driver.kill();
-    process.stderr.write(`${driver.ready!.client}\n`);
-    return driver.ready!;
-  });
-  abilities.set(kind, asked);
-  return asked;
 }
 
 /** Runs a scenario of a group if the client has the protocol and the feature. */
@@ -309,7 +249,7 @@ async function withProtocols(
   await scene(kind, (it) => play(it, protocol), feature === 'static' ? settings : {});
 }
 
-for (const kind of CLIENTS.filter(({ name }) => CHOSEN?.includes(name) ?? true)) {
+for (const kind of chosen(CLIENTS)) {
   describe.concurrent(kind.name, () => {
     it('makes a topic, writes and reads records with each codec', () => scene(kind, records));
     for (const protocol of PROTOCOLS) {

@@ -2,11 +2,12 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type ClientKind, dirOf } from './clients.ts';
+import { type ClientKind, dirOf, isInstalled } from './clients.ts';
 
 export type GroupProtocol = 'classic' | 'cooperative' | 'consumer';
 export type Codec = 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
-export type Feature = 'idempotent' | 'static' | 'static-consumer' | 'regex' | 'regex-later';
+export type Isolation = 'read_committed' | 'read_uncommitted';
+export type Feature = 'idempotent' | 'transactions' | 'static' | 'static-consumer' | 'regex' | 'regex-later';
 
 /** What a driver says of its client when it starts. */
 export interface Ready {
@@ -44,6 +45,28 @@ export interface JoinCommand {
   readonly protocol: GroupProtocol;
   readonly instanceId?: string;
   readonly sessionTimeoutMs: number;
+  /** Default: read_uncommitted. */
+  readonly isolation?: Isolation;
+}
+
+export interface SendCommand {
+  readonly topic: string;
+  readonly count: number;
+  readonly prefix: string;
+  /** Record n goes to partition n % partitions. */
+  readonly partitions: number;
+  readonly size?: number;
+}
+
+/** What a client says when it can't do what it was told. */
+export class ClientFailure extends Error {
+  /** In the client's own words. */
+  readonly answer: string;
+
+  constructor(command: string, answer: string, story: string) {
+    super(`${command}: ${answer}\n${story}`);
+    this.answer = answer;
+  }
 }
 
 type Message =
@@ -97,6 +120,7 @@ export class ClientDriver {
   }
 
   static async start(kind: ClientKind, address: string): Promise<ClientDriver> {
+    if (!isInstalled(kind)) throw new Error(`${kind.name} is not installed: npm run clients installs it`);
     const driver = new ClientDriver(kind, address);
     await driver.until('its first line', () => driver.ready !== undefined);
     return driver;
@@ -138,7 +162,7 @@ export class ClientDriver {
       this.#child.stdin.write(`${JSON.stringify({ id, cmd, ...args })}\n`);
     });
     if ('error' in answer && answer.error !== undefined) {
-      throw new Error(`${cmd} ${JSON.stringify(args)}: ${answer.error}\n${this.story}`);
+      throw new ClientFailure(`${cmd} ${JSON.stringify(args)}`, answer.error, this.story);
     }
     return ('result' in answer && answer.result) || {};
   }
@@ -165,6 +189,30 @@ export class ClientDriver {
   /** Closes the consumer as an application that ends does. */
   async leave(): Promise<void> {
     await this.#ask('leave');
+  }
+
+  /** Makes a producer with a transactional id, in the place of one that it has, and takes the id over. */
+  async init(transactionalId: string, timeoutMs: number): Promise<void> {
+    await this.#ask('init', { transactionalId, timeoutMs });
+  }
+
+  async begin(): Promise<void> {
+    await this.#ask('begin');
+  }
+
+  /** Sends in the open transaction; resolves when all are acknowledged. */
+  async send(command: SendCommand): Promise<void> {
+    await this.#ask('send', command);
+  }
+
+  /** Sends on, in the open transaction, what the member was told of and is in no committed one, with its positions: at least
+   * `count` records, which are waited for. */
+  async transform(topic: string, count: number): Promise<void> {
+    await this.#ask('transform', { topic, count });
+  }
+
+  async end(commit: boolean): Promise<void> {
+    await this.#ask('end', { commit });
   }
 
   /** SIGKILL: nobody is told. */

@@ -13,10 +13,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.regex.Pattern;
@@ -29,6 +31,7 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -44,6 +47,11 @@ public final class Driver {
     private Consumer<String, String> consumer;
     private final Map<TopicPartition, OffsetAndMetadata> next = new HashMap<>();
     private Set<TopicPartition> told = Set.of();
+    private Producer<String, String> transactional;
+    /** Records that the member was told of and that are in no committed transaction. */
+    private final List<ConsumerRecord<String, String>> inbox = new ArrayList<>();
+    private final Map<TopicPartition, Long> toldEnds = new HashMap<>();
+    private int taken;
 
     private Driver(String address) {
         this.address = address;
@@ -78,11 +86,24 @@ public final class Driver {
     }
 
     private void produce(JsonNode command) throws Exception {
+        send(producer(text(command, "codec", "none"), command.path("idempotent").asBoolean()), command);
+    }
+
+    private static void deliver(List<Future<RecordMetadata>> sent) throws Exception {
+        for (Future<RecordMetadata> each : sent) {
+            try {
+                each.get();
+            } catch (ExecutionException error) {
+                throw error.getCause() instanceof Exception cause ? cause : error;
+            }
+        }
+    }
+
+    private void send(Producer<String, String> producer, JsonNode command) throws Exception {
         boolean nulls = command.path("nulls").asBoolean();
         String prefix = command.get("prefix").asText();
         int size = command.path("size").asInt();
-        Producer<String, String> producer =
-            producer(text(command, "codec", "none"), command.path("idempotent").asBoolean());
+        int partitions = command.path("partitions").asInt();
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (int n = 0; n < command.get("count").asInt(); n++) {
             String key = nulls && n % 10 == 9 ? null : prefix + "key " + n;
@@ -91,15 +112,60 @@ public final class Driver {
                 value.append(value.length() + 1 < size ? "=+" : "=");
             }
             String whole = nulls && n % 10 == 8 ? null : value.toString();
+            Integer partition = partitions == 0 ? null : n % partitions;
             ProducerRecord<String, String> record =
-                new ProducerRecord<>(command.get("topic").asText(), key, whole);
+                new ProducerRecord<>(command.get("topic").asText(), partition, key, whole);
             record.headers().add("n", String.valueOf(n).getBytes(StandardCharsets.UTF_8));
             record.headers().add("from", prefix.getBytes(StandardCharsets.UTF_8));
             sent.add(producer.send(record));
         }
-        for (Future<RecordMetadata> each : sent) {
-            each.get();
+        deliver(sent);
+    }
+
+    private void init(JsonNode command) {
+        Properties properties = common();
+        properties.put("transactional.id", command.get("transactionalId").asText());
+        properties.put("transaction.timeout.ms", command.get("timeoutMs").asText());
+        properties.put("linger.ms", "20");
+        transactional = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
+        transactional.initTransactions();
+    }
+
+    private void transform(JsonNode command) throws Exception {
+        while (inbox.size() < command.get("count").asInt()) {
+            poll();
         }
+        taken = inbox.size();
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
+        for (ConsumerRecord<String, String> record : inbox) {
+            String value = record.value().toUpperCase(Locale.ROOT);
+            sent.add(transactional.send(new ProducerRecord<>(
+                command.get("topic").asText(), record.partition(), record.key(), value, record.headers())));
+            TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+            offsets.put(partition, new OffsetAndMetadata(record.offset() + 1));
+        }
+        deliver(sent);
+        transactional.sendOffsetsToTransaction(offsets, consumer.groupMetadata());
+    }
+
+    private void end(boolean commit) {
+        while (true) {
+            try {
+                if (commit) {
+                    transactional.commitTransaction();
+                } else {
+                    transactional.abortTransaction();
+                }
+                break;
+            } catch (TimeoutException error) {
+                // It is for the application to try again.
+            }
+        }
+        if (commit) {
+            inbox.subList(0, taken).clear();
+        }
+        taken = 0;
     }
 
     private void join(JsonNode command) throws Exception {
@@ -108,6 +174,7 @@ public final class Driver {
         properties.put("group.id", command.get("group").asText());
         properties.put("auto.offset.reset", "earliest");
         properties.put("enable.auto.commit", "false");
+        properties.put("isolation.level", text(command, "isolation", "read_uncommitted"));
         if (command.hasNonNull("instanceId")) {
             properties.put("group.instance.id", command.get("instanceId").asText());
         }
@@ -136,6 +203,8 @@ public final class Driver {
         consumer = made;
         told = Set.of();
         next.clear();
+        inbox.clear();
+        toldEnds.clear();
     }
 
     /** Lets the member live for a moment. */
@@ -151,6 +220,11 @@ public final class Driver {
             write(message);
             TopicPartition partition = new TopicPartition(record.topic(), record.partition());
             next.put(partition, new OffsetAndMetadata(record.offset() + 1));
+            // Of a record that comes again, after a rebalance, only the first counts.
+            if (record.offset() >= toldEnds.getOrDefault(partition, 0L)) {
+                toldEnds.put(partition, record.offset() + 1);
+                inbox.add(record);
+            }
         }
         Set<TopicPartition> held = consumer.assignment();
         if (!held.equals(told)) {
@@ -186,6 +260,11 @@ public final class Driver {
                 consumer.close();
                 consumer = null;
             }
+            case "init" -> init(command);
+            case "begin" -> transactional.beginTransaction();
+            case "send" -> send(transactional, command);
+            case "transform" -> transform(command);
+            case "end" -> end(command.get("commit").asBoolean());
             default -> throw new IllegalArgumentException("no such command");
         }
         return JSON.createObjectNode();
@@ -206,11 +285,11 @@ public final class Driver {
         ArrayNode codecs = message.putArray("codecs");
         List.of("none", "gzip", "snappy", "lz4", "zstd").forEach(codecs::add);
         ArrayNode protocols = message.putArray("protocols").add("classic").add("cooperative");
-        ArrayNode features = message.putArray("features").add("idempotent").add("static");
+        ArrayNode features = message.putArray("features").add("idempotent").add("transactions").add("static");
         features.add("regex").add("regex-later");
         if (Integer.parseInt(version.split("[.]")[0]) >= 4) {
             protocols.add("consumer");
-            features.add("static-consumer");
+            features.add("static-consumer").add("transactions-consumer");
         }
         write(message);
     }

@@ -40,17 +40,70 @@ export class Positions {
   }
 }
 
+/** Records that the member was told of and that are in no committed transaction. */
+export class Inbox {
+  #records = [];
+  #next = new Map();
+  #taken = 0;
+
+  /** Of a record that comes again, after a rebalance, only the first counts. */
+  add(record) {
+    const place = `${record.topic}-${record.partition}`;
+    if (Number(record.offset) < (this.#next.get(place) ?? 0)) return;
+    this.#next.set(place, Number(record.offset) + 1);
+    this.#records.push(record);
+  }
+
+  /** All, for the transaction that is open, as soon as they are `count`. */
+  async take(count) {
+    while (this.#records.length < count) await new Promise((resolve) => setTimeout(resolve, 5));
+    this.#taken = this.#records.length;
+    return [...this.#records];
+  }
+
+  /** What an aborted transaction had is there again for the next one. */
+  ended(committed) {
+    if (committed) this.#records.splice(0, this.#taken);
+    this.#taken = 0;
+  }
+}
+
+/** The positions after records, by topic: [{topic, partitions: [{partition, offset}]}], with offsets as text. */
+export function offsetsAfter(records) {
+  const topics = new Map();
+  for (const { topic, partition, offset } of records) {
+    if (!topics.has(topic)) topics.set(topic, new Map());
+    topics.get(topic).set(partition, String(Number(offset) + 1));
+  }
+  return [...topics].map(([topic, partitions]) => ({
+    topic,
+    partitions: [...partitions].map(([partition, offset]) => ({ partition, offset })),
+  }));
+}
+
+/** What a transform command makes of a record: to the same partition, the value in capitals. */
+export function transformed({ partition, key, value, headers }) {
+  return { partition, key: text(key), value: text(value).toUpperCase(), headers };
+}
+
 export function text(bytes) {
   return bytes === null || bytes === undefined ? null : Buffer.from(bytes).toString();
 }
 
-/** The records that a produce command asks for. */
-export function recordsOf({ count, prefix, size = 0, nulls = false }) {
+/** The records that a produce or send command asks for. */
+export function recordsOf({ count, prefix, size = 0, nulls = false, partitions }) {
   return Array.from({ length: count }, (_, n) => ({
+    ...(partitions !== undefined && { partition: n % partitions }),
     key: nulls && n % 10 === 9 ? null : `${prefix}key ${n}`,
     value: nulls && n % 10 === 8 ? null : `${prefix}${n} `.padEnd(size, '=+'),
     headers: { n: String(n), from: prefix },
   }));
+}
+
+/** An error with those that are in it. */
+function story(error) {
+  const within = (error?.errors ?? []).map((each) => `${each.apiId ?? ''} ${each.message}`);
+  return [String(error?.stack ?? error), ...within].join('\n');
 }
 
 /** Answers commands one after the other until the input ends. */
@@ -63,7 +116,7 @@ export async function serve(ready, makeCommands) {
     try {
       write({ reply: id, result: (await commands[cmd](args)) ?? {} });
     } catch (error) {
-      write({ reply: id, error: String(error?.stack ?? error) });
+      write({ reply: id, error: story(error) });
     }
   }
   process.exit(0);

@@ -3,6 +3,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -36,6 +37,11 @@ type Command struct {
 	Protocol         string   `json:"protocol"`
 	InstanceID       string   `json:"instanceId"`
 	SessionTimeoutMs int      `json:"sessionTimeoutMs"`
+	Isolation        string   `json:"isolation"`
+	TransactionalID  string   `json:"transactionalId"`
+	TimeoutMs        int      `json:"timeoutMs"`
+	Partitions       int      `json:"partitions"`
+	Commit           bool     `json:"commit"`
 }
 
 // Driver is what a client has to do.
@@ -45,6 +51,12 @@ type Driver interface {
 	Commit() error
 	Committed(topics []string) (map[string]int64, error)
 	Leave() error
+
+	Init(command *Command) error
+	Begin() error
+	Send(command *Command) error
+	Transform(command *Command) error
+	End(commit bool) error
 }
 
 // Partition of a topic.
@@ -63,10 +75,78 @@ type Header struct {
 	Value []byte
 }
 
-// Made is a record that a produce command asks for; a nil key or value is null.
+// Made is a record that a produce, send or transform command asks for; a nil key or value is null.
 type Made struct {
+	// Of send and transform.
+	Partition  int32
 	Key, Value []byte
 	Headers    []Header
+}
+
+// Given is a record that the member was told of.
+type Given struct {
+	Partition
+	Offset int64
+	Made
+}
+
+// Inbox has the records that the member was told of and that are in no committed transaction.
+type Inbox struct {
+	mutex   sync.Mutex
+	records []Given
+	next    map[Partition]int64
+	taken   int
+}
+
+// Add leaves out a record that comes again, after a rebalance.
+func (i *Inbox) Add(record Given) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if i.next == nil {
+		i.next = map[Partition]int64{}
+	}
+	if record.Offset < i.next[record.Partition] {
+		return
+	}
+	i.next[record.Partition] = record.Offset + 1
+	i.records = append(i.records, record)
+}
+
+// Take returns all, for the transaction that is open; false while they are fewer than count.
+func (i *Inbox) Take(count int) ([]Given, bool) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.taken = len(i.records)
+	return append([]Given(nil), i.records...), i.taken >= count
+}
+
+// Ended has what an aborted transaction had there again for the next one.
+func (i *Inbox) Ended(committed bool) {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	if committed {
+		i.records = i.records[i.taken:]
+	}
+	i.taken = 0
+}
+
+// Clear forgets all, for a member that will be given again what is in no committed transaction.
+func (i *Inbox) Clear() {
+	i.mutex.Lock()
+	defer i.mutex.Unlock()
+	i.records, i.next, i.taken = nil, nil, 0
+}
+
+// transformed is what a transform command makes of records.
+func transformed(records []Given) []Made {
+	var all []Made
+	for _, record := range records {
+		made := record.Made
+		made.Partition = record.Number
+		made.Value = bytes.ToUpper(made.Value)
+		all = append(all, made)
+	}
+	return all
 }
 
 func (c *Command) codec() string {
@@ -83,6 +163,9 @@ func (c *Command) records() []Made {
 			Key:     fmt.Appendf(nil, "%skey %d", c.Prefix, n),
 			Value:   padded(fmt.Sprintf("%s%d ", c.Prefix, n), c.Size),
 			Headers: []Header{{"n", fmt.Append(nil, n)}, {"from", []byte(c.Prefix)}},
+		}
+		if c.Partitions > 0 {
+			record.Partition = int32(n % c.Partitions)
 		}
 		if c.Nulls && n%10 == 9 {
 			record.Key = nil
@@ -166,6 +249,16 @@ func serve(ready Ready, driver Driver) {
 			result, err = driver.Committed(command.Topics)
 		case "leave":
 			err = driver.Leave()
+		case "init":
+			err = driver.Init(command)
+		case "begin":
+			err = driver.Begin()
+		case "send":
+			err = driver.Send(command)
+		case "transform":
+			err = driver.Transform(command)
+		case "end":
+			err = driver.End(command.Commit)
 		default:
 			err = fmt.Errorf("no command %q", command.Cmd)
 		}

@@ -42,6 +42,42 @@ def text(data):
     return None if data is None else data.decode()
 
 
+class Inbox:
+    """Records that the member was told of and that are in no committed transaction."""
+
+    def __init__(self):
+        self.records = []
+        self.next = {}
+        self.taken = 0
+
+    def add(self, topic, partition, offset, key, value, headers):
+        # Of a record that comes again, after a rebalance, only the first counts.
+        if offset >= self.next.get((topic, partition), 0):
+            self.next[topic, partition] = offset + 1
+            self.records.append((topic, partition, offset, key, value, headers))
+
+    def take(self):
+        """All, for the transaction that is open."""
+        self.taken = len(self.records)
+        return list(self.records)
+
+    def ended(self, committed):
+        """What an aborted transaction had is there again for the next one."""
+        if committed:
+            del self.records[: self.taken]
+        self.taken = 0
+
+
+def offsets_after(records):
+    """The positions after records, by topic and partition."""
+    return {(topic, partition): offset + 1 for topic, partition, offset, *_ in records}
+
+
+def transformed(value):
+    """What a transform command makes of a value."""
+    return value.decode().upper().encode()
+
+
 def padded(start, size):
     return start + ("=+" * (size // 2 + 1))[: max(0, size - len(start))]
 

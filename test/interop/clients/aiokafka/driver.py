@@ -6,7 +6,17 @@ import sys
 
 import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from line_protocol import records_of, reply, tell_assignment, tell_error, tell_record, write
+from line_protocol import (
+    Inbox,
+    offsets_after,
+    records_of,
+    reply,
+    tell_assignment,
+    tell_error,
+    tell_record,
+    transformed,
+    write,
+)
 
 address = sys.argv[1]
 logging.disable(logging.CRITICAL)
@@ -29,6 +39,8 @@ class Driver:
         self.producers = {}
         self.consumer = None
         self.positions = {}
+        self.inbox = Inbox()
+        self.transactional = None
 
     async def producer(self, codec, idempotent):
         if (codec, idempotent) not in self.producers:
@@ -50,7 +62,58 @@ class Driver:
         ]
         await asyncio.gather(*sent)
 
-    async def join(self, group, protocol, sessionTimeoutMs, topics=None, pattern=None, instanceId=None):
+    async def init(self, transactionalId, timeoutMs):
+        self.transactional = AIOKafkaProducer(
+            bootstrap_servers=address,
+            transactional_id=transactionalId,
+            transaction_timeout_ms=timeoutMs,
+            linger_ms=20,
+        )
+        await self.transactional.start()
+
+    async def begin(self):
+        await self.transactional.begin_transaction()
+
+    async def send(self, topic, partitions, **what):
+        sent = [
+            await self.transactional.send(
+                topic, partition=n % partitions, key=key, value=value, headers=headers
+            )
+            for n, (key, value, headers) in enumerate(records_of(**what))
+        ]
+        await asyncio.gather(*sent)
+
+    async def transform(self, topic, count):
+        while len(self.inbox.records) < count:
+            await asyncio.sleep(0.005)
+        records = self.inbox.take()
+        sent = [
+            await self.transactional.send(
+                topic, partition=partition, key=key, value=transformed(value), headers=list(headers)
+            )
+            for _, partition, _, key, value, headers in records
+        ]
+        await asyncio.gather(*sent)
+        offsets = {TopicPartition(*where): at for where, at in offsets_after(records).items()}
+        await self.transactional.send_offsets_to_transaction(offsets, self.group)
+
+    async def end(self, commit):
+        producer = self.transactional
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+        self.inbox.ended(commit)
+
+    async def join(
+        self,
+        group,
+        protocol,
+        sessionTimeoutMs,
+        topics=None,
+        pattern=None,
+        instanceId=None,
+        isolation="read_uncommitted",
+    ):
+        self.group = group
+        self.inbox = Inbox()
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=address,
             group_id=group,
@@ -61,6 +124,7 @@ class Driver:
             enable_auto_commit=False,
             metadata_max_age_ms=1000,
             fetch_max_wait_ms=500,
+            isolation_level=isolation,
         )
         listener = Watch(self)
         if pattern is None:
@@ -75,7 +139,9 @@ class Driver:
         try:
             async for record in self.consumer:
                 where = record.topic, record.partition
-                tell_record(*where, record.offset, record.key, record.value, record.headers)
+                told = *where, record.offset, record.key, record.value, record.headers
+                tell_record(*told)
+                self.inbox.add(*told)
                 self.positions[TopicPartition(*where)] = record.offset + 1
         except Exception as error:
             tell_error(error)
@@ -104,7 +170,7 @@ async def main():
             "client": f"aiokafka {aiokafka.__version__}",
             "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
             "protocols": ["classic"],
-            "features": ["idempotent", "static", "regex", "regex-later"],
+            "features": ["idempotent", "transactions", "static", "regex", "regex-later"],
         }
     )
     while line := await reader.readline():

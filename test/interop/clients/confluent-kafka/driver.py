@@ -5,7 +5,17 @@ import threading
 
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from line_protocol import records_of, reply, tell_assignment, tell_error, tell_record, write
+from line_protocol import (
+    Inbox,
+    offsets_after,
+    records_of,
+    reply,
+    tell_assignment,
+    tell_error,
+    tell_record,
+    transformed,
+    write,
+)
 
 address = sys.argv[1]
 COMMON = {
@@ -23,6 +33,8 @@ class Driver:
         self.producers = {}
         self.consumer = None
         self.positions = {}
+        self.inbox = Inbox()
+        self.transactional = None
 
     def producer(self, codec, idempotent):
         if (codec, idempotent) not in self.producers:
@@ -31,27 +43,81 @@ class Driver:
         return self.producers[codec, idempotent]
 
     def produce(self, topic, codec="none", idempotent=False, **what):
-        producer, failures = self.producer(codec, idempotent), []
+        records = [(-1, *record) for record in records_of(**what)]
+        self.deliver(self.producer(codec, idempotent), topic, records)
+
+    def deliver(self, producer, topic, records):
+        failures = []
 
         def delivered(error, _message):
             if error is not None:
                 failures.append(error)
 
-        for key, value, headers in records_of(**what):
-            producer.produce(topic, key=key, value=value, headers=headers, on_delivery=delivered)
+        for partition, key, value, headers in records:
+            producer.produce(
+                topic, partition=partition, key=key, value=value, headers=headers, on_delivery=delivered
+            )
             producer.poll(0)
         if producer.flush(60) > 0:
             raise RuntimeError("not all records were delivered in time")
         if failures:
             raise KafkaException(failures[0])
 
-    def join(self, group, protocol, sessionTimeoutMs, topics=None, pattern=None, instanceId=None):
+    def init(self, transactionalId, timeoutMs):
+        more = {"transactional.id": transactionalId, "transaction.timeout.ms": timeoutMs, "linger.ms": 20}
+        self.transactional = Producer({**COMMON, **more})
+        self.patiently(self.transactional.init_transactions)
+
+    def patiently(self, call, *args):
+        """What the library says may be tried again, it is for the application to try again."""
+        while True:
+            try:
+                return call(*args, 30)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+    def begin(self):
+        self.transactional.begin_transaction()
+
+    def send(self, topic, partitions, **what):
+        records = [(n % partitions, *record) for n, record in enumerate(records_of(**what))]
+        self.deliver(self.transactional, topic, records)
+
+    def transform(self, topic, count):
+        while len(self.inbox.records) < count:
+            self.poll()
+        records = self.inbox.take()
+        made = [
+            (partition, key, transformed(value), headers) for _, partition, _, key, value, headers in records
+        ]
+        self.deliver(self.transactional, topic, made)
+        offsets = [TopicPartition(*where, at) for where, at in offsets_after(records).items()]
+        group = self.consumer.consumer_group_metadata()
+        self.patiently(self.transactional.send_offsets_to_transaction, offsets, group)
+
+    def end(self, commit):
+        producer = self.transactional
+        self.patiently(producer.commit_transaction if commit else producer.abort_transaction)
+        self.inbox.ended(commit)
+
+    def join(
+        self,
+        group,
+        protocol,
+        sessionTimeoutMs,
+        topics=None,
+        pattern=None,
+        instanceId=None,
+        isolation="read_uncommitted",
+    ):
         config = {
             **COMMON,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 500,
+            "isolation.level": isolation,
             "error_cb": lambda error: None if error.name() in PASSING else tell_error(error),
         }
         if protocol == "consumer":
@@ -65,6 +131,7 @@ class Driver:
             config["group.instance.id"] = instanceId
         self.consumer = Consumer(config)
         self.told = []
+        self.inbox = Inbox()
         self.consumer.subscribe(topics if pattern is None else [pattern])
 
     def commit(self):
@@ -95,7 +162,9 @@ class Driver:
                 tell_error(message.error())
             return
         where = message.topic(), message.partition()
-        tell_record(*where, message.offset(), message.key(), message.value(), message.headers())
+        record = *where, message.offset(), message.key(), message.value(), message.headers()
+        tell_record(*record)
+        self.inbox.add(*record)
         self.positions[where] = message.offset() + 1
 
 
@@ -115,7 +184,7 @@ def main():
             f"librdkafka {confluent_kafka.libversion()[0]}, for Python",
             "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
             "protocols": ["classic", "cooperative", "consumer"],
-            "features": ["idempotent", "static", "static-consumer", "regex", "regex-later"],
+            "features": ["idempotent", "transactions", "transactions-consumer", "static", "static-consumer", "regex", "regex-later"],
         }
     )
     while True:

@@ -34,6 +34,15 @@ type driver struct {
 	mutex  sync.Mutex
 	held   map[Partition]bool
 	next   map[Partition]kgo.EpochOffset
+
+	// Of transactions: a client of its own, or one with the member, whose offsets they commit.
+	transactional []kgo.Opt
+	transactor    *kgo.Client
+	session       *kgo.GroupTransactSession
+	inbox         Inbox
+	// Held by who polls the session: a transaction commits all that was polled when it ends.
+	polling sync.Mutex
+	open    bool
 }
 
 func (d *driver) producer(command *Command) (*kgo.Client, error) {
@@ -64,15 +73,86 @@ func (d *driver) Produce(command *Command) error {
 	if err != nil {
 		return err
 	}
+	return client.ProduceSync(context.Background(), recordsOf(command.Topic, command.records())...).FirstErr()
+}
+
+func recordsOf(topic string, all []Made) []*kgo.Record {
 	var records []*kgo.Record
-	for _, made := range command.records() {
-		record := &kgo.Record{Topic: command.Topic, Key: made.Key, Value: made.Value}
+	for _, made := range all {
+		record := &kgo.Record{Topic: topic, Partition: made.Partition, Key: made.Key, Value: made.Value}
 		for _, header := range made.Headers {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: header.Name, Value: header.Value})
 		}
 		records = append(records, record)
 	}
-	return client.ProduceSync(context.Background(), records...).FirstErr()
+	return records
+}
+
+// Init leaves the session to Join, where the driver joins a group afterwards.
+func (d *driver) Init(command *Command) error {
+	d.transactional = []kgo.Opt{
+		kgo.TransactionalID(command.TransactionalID),
+		kgo.TransactionTimeout(time.Duration(command.TimeoutMs) * time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerLinger(20 * time.Millisecond),
+	}
+	client, err := kgo.NewClient(append(d.transactional, kgo.SeedBrokers(d.address))...)
+	if err != nil {
+		return err
+	}
+	d.transactor = client
+	_, _, err = client.ProducerID(context.Background())
+	return err
+}
+
+func (d *driver) Begin() error {
+	if d.session == nil {
+		return d.transactor.BeginTransaction()
+	}
+	d.polling.Lock()
+	err := d.session.Begin()
+	if d.open = err == nil; !d.open {
+		d.polling.Unlock()
+	}
+	return err
+}
+
+func (d *driver) Send(command *Command) error {
+	records := recordsOf(command.Topic, command.records())
+	return d.transactor.ProduceSync(context.Background(), records...).FirstErr()
+}
+
+// Transform polls in the transaction what is missing.
+func (d *driver) Transform(command *Command) error {
+	records, enough := d.inbox.Take(command.Count)
+	for !enough {
+		d.poll()
+		records, enough = d.inbox.Take(command.Count)
+	}
+	made := recordsOf(command.Topic, transformed(records))
+	return d.session.ProduceSync(context.Background(), made...).FirstErr()
+}
+
+func (d *driver) End(commit bool) error {
+	if d.session == nil {
+		return d.transactor.EndTransaction(context.Background(), kgo.TransactionEndTry(commit))
+	}
+	if !d.open {
+		return errors.New("no transaction is open")
+	}
+	defer d.polling.Unlock()
+	d.open = false
+	committed, err := d.session.End(context.Background(), kgo.TransactionEndTry(commit))
+	if committed {
+		d.inbox.Ended(true)
+	} else {
+		// The session goes back to what is committed.
+		d.inbox.Clear()
+	}
+	if err == nil && commit && !committed {
+		err = errors.New("the session aborted it")
+	}
+	return err
 }
 
 func (d *driver) change(partitions map[string][]int32, hold bool) {
@@ -132,41 +212,76 @@ func (d *driver) Join(command *Command) error {
 	} else {
 		options = append(options, kgo.ConsumeTopics(command.Topics...))
 	}
+	if command.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	if d.transactional != nil {
+		d.transactor.Close()
+		options = append(options, kgo.RequireStableFetchOffsets())
+		session, err := kgo.NewGroupTransactSession(append(options, d.transactional...)...)
+		if err != nil {
+			return err
+		}
+		d.session, d.client, d.transactor = session, session.Client(), session.Client()
+		go d.read()
+		return nil
+	}
 	client, err := kgo.NewClient(options...)
 	if err != nil {
 		return err
 	}
 	d.client = client
-	go d.read(client, d.done)
+	go d.read()
 	return nil
 }
 
-func (d *driver) read(client *kgo.Client, done chan struct{}) {
-	defer close(done)
+func (d *driver) read() {
+	defer close(d.done)
 	for {
-		fetches := client.PollFetches(context.Background())
-		if fetches.IsClientClosed() {
+		d.polling.Lock()
+		open := d.poll()
+		d.polling.Unlock()
+		if !open {
 			return
 		}
-		fetches.EachError(func(_ string, _ int32, err error) {
-			var group *kgo.ErrGroupSession
-			if !errors.As(err, &group) {
-				tellError(err)
-			}
-		})
-		fetches.EachRecord(func(record *kgo.Record) {
-			headers := map[string]string{}
-			for _, header := range record.Headers {
-				headers[header.Key] = string(header.Value)
-			}
-			tellRecord(record.Topic, record.Partition, record.Offset, record.Key, record.Value, headers)
-			d.mutex.Lock()
-			d.next[Partition{record.Topic, record.Partition}] = kgo.EpochOffset{
-				Epoch: record.LeaderEpoch, Offset: record.Offset + 1,
-			}
-			d.mutex.Unlock()
-		})
+		// Lets a transaction have its turn.
+		time.Sleep(time.Millisecond)
 	}
+}
+
+// poll waits a moment for records; false when the client is closed.
+func (d *driver) poll() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	var fetches kgo.Fetches
+	if d.session != nil {
+		fetches = d.session.PollFetches(ctx)
+	} else {
+		fetches = d.client.PollFetches(ctx)
+	}
+	if fetches.IsClientClosed() {
+		return false
+	}
+	fetches.EachError(func(_ string, _ int32, err error) {
+		var group *kgo.ErrGroupSession
+		if !errors.As(err, &group) && !errors.Is(err, context.DeadlineExceeded) {
+			tellError(err)
+		}
+	})
+	fetches.EachRecord(func(record *kgo.Record) {
+		headers := map[string]string{}
+		given := Given{Partition{record.Topic, record.Partition}, record.Offset, Made{Key: record.Key, Value: record.Value}}
+		for _, header := range record.Headers {
+			headers[header.Key] = string(header.Value)
+			given.Headers = append(given.Headers, Header{header.Key, header.Value})
+		}
+		tellRecord(record.Topic, record.Partition, record.Offset, record.Key, record.Value, headers)
+		d.inbox.Add(given)
+		d.mutex.Lock()
+		d.next[given.Partition] = kgo.EpochOffset{Epoch: record.LeaderEpoch, Offset: record.Offset + 1}
+		d.mutex.Unlock()
+	})
+	return true
 }
 
 func (d *driver) Commit() error {
@@ -225,6 +340,6 @@ func main() {
 		Codecs:    []string{"none", "gzip", "snappy", "lz4", "zstd"},
 		Protocols: []string{"classic", "cooperative", "consumer"},
 		// A static member of KIP-848 leaves without naming its instance, which brokers refuse: no "static-consumer".
-		Features: []string{"idempotent", "static", "regex", "regex-later"},
+		Features: []string{"idempotent", "transactions", "transactions-consumer", "static", "regex", "regex-later"},
 	}, &driver{address: os.Args[1], producers: map[string]*kgo.Client{}})
 }

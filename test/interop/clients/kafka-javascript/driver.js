@@ -1,5 +1,14 @@
 import { createRequire } from 'node:module';
-import { Positions, recordsOf, serve, tell, text } from './line-protocol.js';
+import {
+  Inbox,
+  offsetsAfter,
+  Positions,
+  recordsOf,
+  serve,
+  tell,
+  text,
+  transformed,
+} from './line-protocol.js';
 
 const require = createRequire(import.meta.url);
 const { KafkaJS } = require('@confluentinc/kafka-javascript');
@@ -9,7 +18,15 @@ const ready = {
   client: `@confluentinc/kafka-javascript ${version}`,
   codecs: ['none', 'gzip', 'snappy', 'lz4', 'zstd'],
   protocols: ['classic', 'cooperative', 'consumer'],
-  features: ['idempotent', 'static', 'static-consumer', 'regex', 'regex-later'],
+  features: [
+    'idempotent',
+    'transactions',
+    'transactions-consumer',
+    'static',
+    'static-consumer',
+    'regex',
+    'regex-later',
+  ],
 };
 
 serve(ready, (address) => {
@@ -24,6 +41,9 @@ serve(ready, (address) => {
   const producers = new Map();
   let consumer;
   let positions;
+  let inbox;
+  let transactional;
+  let transaction;
 
   async function producerFor(codec, idempotent) {
     const key = `${codec} ${idempotent}`;
@@ -46,7 +66,28 @@ serve(ready, (address) => {
       const producer = await producerFor(codec, idempotent);
       await producer.send({ topic, messages: recordsOf(what) });
     },
-    async join({ group, topics, pattern, protocol, instanceId, sessionTimeoutMs }) {
+    async init({ transactionalId, timeoutMs }) {
+      const config = { 'transactional.id': transactionalId, 'transaction.timeout.ms': timeoutMs };
+      transactional = kafka.producer({ ...common, ...config, 'linger.ms': 20 });
+      await transactional.connect();
+    },
+    async begin() {
+      transaction = await transactional.transaction();
+    },
+    async send({ topic, ...what }) {
+      await transaction.send({ topic, messages: recordsOf(what) });
+    },
+    async transform({ topic, count }) {
+      const records = await inbox.take(count);
+      await transaction.send({ topic, messages: records.map(transformed) });
+      await transaction.sendOffsets({ consumer, topics: offsetsAfter(records) });
+    },
+    async end({ commit }) {
+      await (commit ? transaction.commit() : transaction.abort());
+      inbox?.ended(commit);
+    },
+    async join({ group, topics, pattern, protocol, instanceId, sessionTimeoutMs, isolation }) {
+      inbox = new Inbox();
       positions = new Positions();
       const ofGroup =
         protocol === 'consumer'
@@ -64,6 +105,7 @@ serve(ready, (address) => {
         'auto.offset.reset': 'earliest',
         'enable.auto.commit': false,
         'fetch.wait.max.ms': 500,
+        'isolation.level': isolation ?? 'read_uncommitted',
         rebalance_cb: async (_error, _partitions, functions) => {
           void functions;
           setImmediate(tellAssignment);
@@ -95,6 +137,8 @@ serve(ready, (address) => {
           );
           tell.record(topic, partition, message.offset, text(message.key), text(message.value), headers);
           positions.add(topic, partition, message.offset);
+          const { offset, key, value } = message;
+          inbox.add({ topic, partition, offset, key, value, headers });
         },
       });
     },

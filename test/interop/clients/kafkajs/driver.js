@@ -3,7 +3,16 @@ import { compress, decompress, init } from '@bokuweb/zstd-wasm';
 import kafkajs from 'kafkajs';
 import snappy from 'kafkajs-snappy';
 import { compressFrame, decompressFrame } from 'lz4-napi';
-import { Positions, recordsOf, serve, tell, text } from './line-protocol.js';
+import {
+  Inbox,
+  offsetsAfter,
+  Positions,
+  recordsOf,
+  serve,
+  tell,
+  text,
+  transformed,
+} from './line-protocol.js';
 
 const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = kafkajs;
 const { version } = createRequire(import.meta.url)('kafkajs/package.json');
@@ -31,7 +40,7 @@ const ready = {
   client: `kafkajs ${version}`,
   codecs: Object.keys(CODECS),
   protocols: ['classic'],
-  features: ['idempotent', 'regex'],
+  features: ['idempotent', 'transactions', 'regex'],
 };
 
 serve(ready, (address) => {
@@ -40,6 +49,11 @@ serve(ready, (address) => {
   let consumer;
   let group;
   let positions;
+  let inbox;
+  let transactional;
+  /** A producer gets its epoch with its first transaction. */
+  let fresh;
+  let transaction;
 
   async function producerFor(idempotent) {
     let producer = producers.get(idempotent);
@@ -56,8 +70,36 @@ serve(ready, (address) => {
       const producer = await producerFor(idempotent);
       await producer.send({ topic, compression: CODECS[codec], messages: recordsOf(what) });
     },
-    async join({ group: groupId, topics, pattern, sessionTimeoutMs }) {
+    async init({ transactionalId, timeoutMs }) {
+      const config = {
+        transactionalId,
+        transactionTimeout: timeoutMs,
+        idempotent: true,
+        maxInFlightRequests: 1,
+      };
+      transactional = kafka.producer(config);
+      await transactional.connect();
+      fresh = await transactional.transaction();
+    },
+    async begin() {
+      transaction = fresh ?? (await transactional.transaction());
+      fresh = undefined;
+    },
+    async send({ topic, ...what }) {
+      await transaction.send({ topic, messages: recordsOf(what) });
+    },
+    async transform({ topic, count }) {
+      const records = await inbox.take(count);
+      await transaction.send({ topic, messages: records.map(transformed) });
+      await transaction.sendOffsets({ consumerGroupId: group, topics: offsetsAfter(records) });
+    },
+    async end({ commit }) {
+      await (commit ? transaction.commit() : transaction.abort());
+      inbox?.ended(commit);
+    },
+    async join({ group: groupId, topics, pattern, sessionTimeoutMs, isolation }) {
       group = groupId;
+      inbox = new Inbox();
       positions = new Positions();
       consumer = kafka.consumer({
         groupId,
@@ -66,6 +108,7 @@ serve(ready, (address) => {
         heartbeatInterval: 250,
         metadataMaxAge: 1_000,
         maxWaitTimeInMs: 500,
+        readUncommitted: isolation !== 'read_committed',
       });
       await consumer.connect();
       await consumer.subscribe({ topics: topics ?? [new RegExp(pattern)], fromBeginning: true });
@@ -87,6 +130,8 @@ serve(ready, (address) => {
           );
           tell.record(topic, partition, message.offset, text(message.key), text(message.value), headers);
           positions.add(topic, partition, message.offset);
+          const { offset, key, value } = message;
+          inbox.add({ topic, partition, offset, key, value, headers });
         },
       });
     },

@@ -33,6 +33,9 @@ type driver struct {
 	mutex   sync.Mutex
 	session sarama.ConsumerGroupSession
 	next    map[Partition]int64
+
+	transactor sarama.SyncProducer
+	inbox      Inbox
 }
 
 func config() *sarama.Config {
@@ -79,10 +82,14 @@ func (d *driver) Produce(command *Command) error {
 	if err != nil {
 		return err
 	}
+	return producer.SendMessages(messagesOf(command.Topic, command.records()))
+}
+
+func messagesOf(topic string, all []Made) []*sarama.ProducerMessage {
 	var messages []*sarama.ProducerMessage
-	for _, made := range command.records() {
+	for _, made := range all {
 		message := &sarama.ProducerMessage{
-			Topic: command.Topic, Key: encoded(made.Key), Value: encoded(made.Value),
+			Topic: topic, Partition: made.Partition, Key: encoded(made.Key), Value: encoded(made.Value),
 		}
 		for _, header := range made.Headers {
 			to := sarama.RecordHeader{Key: []byte(header.Name), Value: header.Value}
@@ -90,7 +97,73 @@ func (d *driver) Produce(command *Command) error {
 		}
 		messages = append(messages, message)
 	}
-	return producer.SendMessages(messages)
+	return messages
+}
+
+func (d *driver) Init(command *Command) error {
+	made := config()
+	made.Producer.RequiredAcks = sarama.WaitForAll
+	made.Producer.Return.Successes = true
+	made.Producer.Flush.Frequency = 20 * time.Millisecond
+	made.Producer.Retry.Max = 20
+	made.Producer.Idempotent = true
+	made.Producer.Partitioner = sarama.NewManualPartitioner
+	made.Producer.Transaction.ID = command.TransactionalID
+	made.Producer.Transaction.Timeout = time.Duration(command.TimeoutMs) * time.Millisecond
+	made.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer([]string{d.address}, made)
+	d.transactor = producer
+	return err
+}
+
+func (d *driver) Begin() error {
+	return d.transactor.BeginTxn()
+}
+
+func (d *driver) Send(command *Command) error {
+	return firstOf(d.transactor.SendMessages(messagesOf(command.Topic, command.records())))
+}
+
+// firstOf has the reason of the first message that was not delivered.
+func firstOf(err error) error {
+	var failed sarama.ProducerErrors
+	if errors.As(err, &failed) {
+		return failed[0].Err
+	}
+	return err
+}
+
+func (d *driver) Transform(command *Command) error {
+	records, enough := d.inbox.Take(command.Count)
+	for !enough {
+		time.Sleep(5 * time.Millisecond)
+		records, enough = d.inbox.Take(command.Count)
+	}
+	if err := d.transactor.SendMessages(messagesOf(command.Topic, transformed(records))); err != nil {
+		return err
+	}
+	last := map[Partition]int64{}
+	for _, record := range records {
+		last[record.Partition] = record.Offset + 1
+	}
+	offsets := map[string][]*sarama.PartitionOffsetMetadata{}
+	for partition, at := range last {
+		position := &sarama.PartitionOffsetMetadata{Partition: partition.Number, Offset: at, LeaderEpoch: -1}
+		offsets[partition.Topic] = append(offsets[partition.Topic], position)
+	}
+	return d.transactor.AddOffsetsToTxn(offsets, d.group)
+}
+
+func (d *driver) End(commit bool) error {
+	end := d.transactor.AbortTxn
+	if commit {
+		end = d.transactor.CommitTxn
+	}
+	err := end()
+	if err == nil {
+		d.inbox.Ended(commit)
+	}
+	return err
 }
 
 func (d *driver) Setup(session sarama.ConsumerGroupSession) error {
@@ -114,13 +187,16 @@ func (d *driver) Cleanup(sarama.ConsumerGroupSession) error {
 func (d *driver) ConsumeClaim(_ sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for message := range claim.Messages() {
 		headers := map[string]string{}
+		given := Given{Partition{message.Topic, message.Partition}, message.Offset, Made{Key: message.Key, Value: message.Value}}
 		for _, header := range message.Headers {
 			headers[string(header.Key)] = string(header.Value)
+			given.Headers = append(given.Headers, Header{string(header.Key), header.Value})
 		}
 		d.mutex.Lock()
 		d.next[Partition{message.Topic, message.Partition}] = message.Offset + 1
 		d.mutex.Unlock()
 		tellRecord(message.Topic, message.Partition, message.Offset, message.Key, message.Value, headers)
+		d.inbox.Add(given)
 	}
 	return nil
 }
@@ -129,6 +205,9 @@ func (d *driver) Join(command *Command) error {
 	made := config()
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
 	made.Consumer.Offsets.AutoCommit.Enable = false
+	if command.Isolation == "read_committed" {
+		made.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
 	made.Consumer.MaxWaitTime = 500 * time.Millisecond
 	made.Consumer.Group.Session.Timeout = time.Duration(command.SessionTimeoutMs) * time.Millisecond
 	made.Consumer.Group.Heartbeat.Interval = 250 * time.Millisecond
@@ -235,6 +314,6 @@ func main() {
 		Client:    "sarama " + version("github.com/IBM/sarama"),
 		Codecs:    []string{"none", "gzip", "snappy", "lz4", "zstd"},
 		Protocols: []string{"classic"},
-		Features:  []string{"idempotent", "static"},
+		Features:  []string{"idempotent", "transactions", "static"},
 	}, &driver{address: os.Args[1], producers: map[string]sarama.SyncProducer{}})
 }

@@ -12,6 +12,7 @@ use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
+use rdkafka::util::Timeout;
 use rdkafka::{Offset, TopicPartitionList};
 use serde_json::{json, Value};
 
@@ -76,6 +77,102 @@ struct Driver {
     told: Vec<(String, i32)>,
     /// The offset after the last record, of each partition that is held.
     positions: HashMap<(String, i32), i64>,
+    transactional: Option<(ThreadedProducer<Deliveries>, Deliveries)>,
+    inbox: Inbox,
+}
+
+/// A record that the member was told of.
+#[derive(Clone)]
+struct Given {
+    place: (String, i32),
+    offset: i64,
+    key: Option<String>,
+    value: String,
+    headers: OwnedHeaders,
+}
+
+/// Records that the member was told of and that are in no committed transaction.
+#[derive(Default)]
+struct Inbox {
+    records: Vec<Given>,
+    next: HashMap<(String, i32), i64>,
+    taken: usize,
+}
+
+impl Inbox {
+    /// Of a record that comes again, after a rebalance, only the first counts.
+    fn add(&mut self, record: Given) {
+        let next = self.next.entry(record.place.clone()).or_insert(0);
+        if record.offset >= *next {
+            *next = record.offset + 1;
+            self.records.push(record);
+        }
+    }
+
+    /// All, for the transaction that is open.
+    fn take(&mut self) -> Vec<Given> {
+        self.taken = self.records.len();
+        self.records.clone()
+    }
+
+    /// What an aborted transaction had is there again for the next one.
+    fn ended(&mut self, committed: bool) {
+        if committed {
+            self.records.drain(..self.taken);
+        }
+        self.taken = 0;
+    }
+}
+
+/// What the library says may be tried again, it is for the application to try again.
+fn patiently(call: impl Fn(Timeout) -> Result<(), KafkaError>) -> Outcome<()> {
+    loop {
+        match call(Timeout::After(Duration::from_secs(30))) {
+            Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Sends the records that a command asks for, and waits until all are delivered.
+fn send_all(
+    (producer, deliveries): &(ThreadedProducer<Deliveries>, Deliveries),
+    command: &Value,
+) -> Outcome<()> {
+    let topic = command["topic"].as_str().unwrap_or_default();
+    let prefix = command["prefix"].as_str().unwrap_or_default();
+    let size = command["size"].as_u64().unwrap_or(0) as usize;
+    let nulls = command["nulls"].as_bool().unwrap_or(false);
+    for n in 0..command["count"].as_u64().unwrap_or(0) {
+        let name = format!("{prefix}key {n}");
+        let mut value = format!("{prefix}{n} ");
+        let missing = size.saturating_sub(value.len());
+        value.extend("=+".chars().cycle().take(missing));
+        let number = n.to_string();
+        let headers = OwnedHeaders::new()
+            .insert(Header { key: "n", value: Some(&number) })
+            .insert(Header { key: "from", value: Some(prefix) });
+        let mut record = BaseRecord::<String, String>::to(topic).headers(headers);
+        if let Some(partitions) = command["partitions"].as_u64() {
+            record = record.partition((n % partitions) as i32);
+        }
+        if !(nulls && n % 10 == 9) {
+            record = record.key(&name);
+        }
+        if !(nulls && n % 10 == 8) {
+            record = record.payload(&value);
+        }
+        producer.send(record).map_err(|(error, _)| error)?;
+    }
+    delivered(producer, deliveries)
+}
+
+fn delivered(producer: &ThreadedProducer<Deliveries>, deliveries: &Deliveries) -> Outcome<()> {
+    producer.flush(Duration::from_secs(60))?;
+    match deliveries.0.lock().unwrap().take() {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
 }
 
 fn pairs(list: &TopicPartitionList) -> Vec<(String, i32)> {
@@ -99,6 +196,8 @@ impl Driver {
             consumer: None,
             told: Vec::new(),
             positions: HashMap::new(),
+            transactional: None,
+            inbox: Inbox::default(),
         }
     }
 
@@ -117,34 +216,67 @@ impl Driver {
                 .create_with_context(deliveries.clone())?;
             self.producers.insert(key.clone(), (producer, deliveries));
         }
-        let (producer, deliveries) = &self.producers[&key];
+        send_all(&self.producers[&key], command)
+    }
+
+    fn init(&mut self, command: &Value) -> Outcome<()> {
+        let deliveries = Deliveries::default();
+        let producer: ThreadedProducer<Deliveries> = self
+            .common
+            .clone()
+            .set("transactional.id", command["transactionalId"].as_str().unwrap_or_default())
+            .set("transaction.timeout.ms", command["timeoutMs"].to_string())
+            .set("linger.ms", "20")
+            .create_with_context(deliveries.clone())?;
+        patiently(|timeout| producer.init_transactions(timeout))?;
+        self.transactional = Some((producer, deliveries));
+        Ok(())
+    }
+
+    fn transactor(&self) -> Outcome<&(ThreadedProducer<Deliveries>, Deliveries)> {
+        self.transactional.as_ref().ok_or_else(|| "it has no transactional id".into())
+    }
+
+    fn transform(&mut self, command: &Value) -> Outcome<()> {
+        while (self.inbox.records.len() as u64) < command["count"].as_u64().unwrap_or(0) {
+            self.poll();
+        }
+        let records = self.inbox.take();
+        let (producer, deliveries) = self.transactor()?;
         let topic = command["topic"].as_str().unwrap_or_default();
-        let prefix = command["prefix"].as_str().unwrap_or_default();
-        let size = command["size"].as_u64().unwrap_or(0) as usize;
-        let nulls = command["nulls"].as_bool().unwrap_or(false);
-        for n in 0..command["count"].as_u64().unwrap_or(0) {
-            let name = format!("{prefix}key {n}");
-            let mut value = format!("{prefix}{n} ");
-            let missing = size.saturating_sub(value.len());
-            value.extend("=+".chars().cycle().take(missing));
-            let number = n.to_string();
-            let headers = OwnedHeaders::new()
-                .insert(Header { key: "n", value: Some(&number) })
-                .insert(Header { key: "from", value: Some(prefix) });
-            let mut record = BaseRecord::<String, String>::to(topic).headers(headers);
-            if !(nulls && n % 10 == 9) {
-                record = record.key(&name);
-            }
-            if !(nulls && n % 10 == 8) {
-                record = record.payload(&value);
+        let mut last = HashMap::new();
+        for given in &records {
+            let value = given.value.to_uppercase();
+            let mut record = BaseRecord::<String, String>::to(topic)
+                .partition(given.place.1)
+                .headers(given.headers.clone())
+                .payload(&value);
+            if let Some(key) = &given.key {
+                record = record.key(key);
             }
             producer.send(record).map_err(|(error, _)| error)?;
+            last.insert(given.place.clone(), given.offset + 1);
         }
-        producer.flush(Duration::from_secs(60))?;
-        match deliveries.0.lock().unwrap().take() {
-            Some(error) => Err(error.into()),
-            None => Ok(()),
+        delivered(producer, deliveries)?;
+        let mut offsets = TopicPartitionList::new();
+        for ((topic, partition), at) in &last {
+            offsets.add_partition_offset(topic, *partition, Offset::Offset(*at))?;
         }
+        let group = self.member()?.group_metadata().ok_or("no metadata of the group")?;
+        patiently(|timeout| producer.send_offsets_to_transaction(&offsets, &group, timeout))
+    }
+
+    fn end(&mut self, commit: bool) -> Outcome<()> {
+        let (producer, _) = self.transactor()?;
+        patiently(|timeout| {
+            if commit {
+                producer.commit_transaction(timeout)
+            } else {
+                producer.abort_transaction(timeout)
+            }
+        })?;
+        self.inbox.ended(commit);
+        Ok(())
     }
 
     fn join(&mut self, command: &Value) -> Outcome<()> {
@@ -153,7 +285,8 @@ impl Driver {
             .set("group.id", command["group"].as_str().unwrap_or_default())
             .set("auto.offset.reset", "earliest")
             .set("enable.auto.commit", "false")
-            .set("fetch.wait.max.ms", "500");
+            .set("fetch.wait.max.ms", "500")
+            .set("isolation.level", command["isolation"].as_str().unwrap_or("read_uncommitted"));
         match command["protocol"].as_str() {
             Some("consumer") => {
                 config.set("group.protocol", "consumer");
@@ -180,6 +313,7 @@ impl Driver {
         consumer.subscribe(&topics)?;
         self.told.clear();
         self.positions.clear();
+        self.inbox = Inbox::default();
         self.consumer = Some(consumer);
         Ok(())
     }
@@ -242,6 +376,13 @@ impl Driver {
                     "headers": headers,
                 }));
                 let place = (record.topic().to_owned(), record.partition());
+                self.inbox.add(Given {
+                    place: place.clone(),
+                    offset: record.offset(),
+                    key: text(record.key()),
+                    value: text(record.payload()).unwrap_or_default(),
+                    headers: record.headers().map(|headers| headers.detach()).unwrap_or_default(),
+                });
                 self.positions.insert(place, record.offset() + 1);
             }
         }
@@ -255,6 +396,17 @@ impl Driver {
             Some("committed") => return self.committed(command),
             // Its end is what closes a consumer.
             Some("leave") => self.consumer = None,
+            Some("init") => self.init(command)?,
+            Some("begin") => self.transactor()?.0.begin_transaction()?,
+            Some("send") => {
+                let transactor = self.transactor()?;
+                send_all(transactor, command).map_err(|error| match transactor.0.client().fatal_error() {
+                    Some((code, text)) => format!("{error}; {code}: {text}").into(),
+                    None => error,
+                })?
+            }
+            Some("transform") => self.transform(command)?,
+            Some("end") => self.end(command["commit"].as_bool().unwrap_or(false))?,
             _ => return Err("no such command".into()),
         }
         Ok(json!({}))
@@ -277,7 +429,7 @@ fn main() {
         "client": format!("rdkafka for Rust, librdkafka {}", rdkafka::util::get_rdkafka_version().1),
         "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
         "protocols": ["classic", "cooperative", "consumer"],
-        "features": ["idempotent", "static", "static-consumer", "regex", "regex-later"],
+        "features": ["idempotent", "transactions", "transactions-consumer", "static", "static-consumer", "regex", "regex-later"],
     }));
     loop {
         let line = if driver.consumer.is_some() {
