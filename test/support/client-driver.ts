@@ -7,7 +7,14 @@ import { type ClientKind, dirOf, isInstalled } from './clients.ts';
 export type GroupProtocol = 'classic' | 'cooperative' | 'consumer';
 export type Codec = 'none' | 'gzip' | 'snappy' | 'lz4' | 'zstd';
 export type Isolation = 'read_committed' | 'read_uncommitted';
-export type Feature = 'idempotent' | 'transactions' | 'static' | 'static-consumer' | 'regex' | 'regex-later';
+export type Feature =
+  | 'idempotent'
+  | 'transactions'
+  | 'transactions-consumer'
+  | 'static'
+  | 'static-consumer'
+  | 'regex'
+  | 'regex-later';
 
 /** What a driver says of its client when it starts. */
 export interface Ready {
