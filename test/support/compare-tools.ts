@@ -28,6 +28,7 @@ const CLASSES = {
   'reassign-partitions': 'reassign.ReassignPartitionsCommand',
   'streams-groups': 'streams.StreamsGroupCommand',
   topics: 'TopicCommand',
+  transactions: 'TransactionsCommand',
 } as const;
 
 export type ToolName = keyof typeof CLASSES;
