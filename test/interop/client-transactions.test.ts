@@ -11,6 +11,7 @@ import {
 import { abilitiesOf, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
 import { CLIENTS, type ClientKind } from '../support/clients.ts';
 import { scaled } from '../support/scale.ts';
+import { TransactionScript } from '../support/transaction-script.ts';
 
 const PARTITIONS = 4;
 /** Records of a transaction. */
@@ -33,6 +34,12 @@ const SETTINGS = {
   'group.consumer.min.heartbeat.interval.ms': '250',
   'group.consumer.heartbeat.interval.ms': '250',
   'transaction.abort.timed.out.transaction.cleanup.interval.ms': '500',
+};
+const FORGETFUL = {
+  'transactional.id.expiration.ms': '1000',
+  'transaction.remove.expired.transaction.cleanup.interval.ms': '200',
+  'producer.id.expiration.ms': '1000',
+  'producer.id.expiration.check.interval.ms': '200',
 };
 /** What runs at the smaller size. */
 const QUICK = ['franz-go', 'kafka-clients-4.4'];
@@ -402,10 +409,59 @@ async function outlivesCrashes(scene: Scene, protocol: GroupProtocol): Promise<v
   process.stderr.write(`${worker.ready!.client}, when the broker crashed: ${paths.join(' | ')}\n`);
 }
 
-async function play(kind: ClientKind, scenario: (scene: Scene) => Promise<void>): Promise<void> {
+/** After its transactional id and its producer ids were forgotten, a client that still runs goes on. */
+async function isForgotten(scene: Scene): Promise<void> {
+  const stage = await Stage.open(scene, ['topic', 'plain']);
+  const script = new TransactionScript(stage.client.connection);
+  const writer = await stage.driver();
+  await writer.init('writer', LONG_MS);
+  await whole(writer, 'topic', 'first ', true);
+  await writer.produce({ topic: 'plain', prefix: 'first ', count: COUNT, idempotent: true });
+  await scene.until('the transactional id to be forgotten', async () => {
+    await script.list({});
+    return script.lines.at(-1)!.includes(' NONE []');
+  });
+  for (const topic of ['topic', 'plain']) {
+    for (let partition = 0; partition < PARTITIONS; partition++) {
+      await scene.until('the producers to be forgotten', async () => {
+        await script.producers(topic, partition);
+        return script.lines.at(-1)!.endsWith(' NONE []');
+      });
+    }
+  }
+  const path: string[] = [];
+  for (let tries = 0; path.at(-1) !== 'committed'; tries++) {
+    try {
+      if (tries > 0) {
+        await writer.end(false);
+        path.push('aborted');
+      }
+      await whole(writer, 'topic', 'second ', true);
+      path.push('committed');
+    } catch (error) {
+      path.push((error as ClientFailure).answer.split('\n')[0]!.slice(0, 120));
+      if (tries < 3) continue;
+      // Not by itself: its application makes a new producer.
+      await writer.init('writer', LONG_MS);
+      await whole(writer, 'topic', 'second ', true);
+      path.push('made a new producer', 'committed');
+    }
+  }
+  process.stderr.write(`${writer.ready!.client}, when it was forgotten: ${path.join(', ')}\n`);
+  await stage.shows('topic', 'read_committed', sent(['first ', 'second ']));
+  await writer.produce({ topic: 'plain', prefix: 'second ', count: COUNT, idempotent: true });
+  const lines = (await stage.contents('plain', 'read_committed')).flat().sort();
+  expect(lines).toEqual(sent(['first ', 'second ']).flat().sort());
+}
+
+async function play(
+  kind: ClientKind,
+  scenario: (scene: Scene) => Promise<void>,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<void> {
   const ready = await abilitiesOf(kind);
   if (!ready.features.includes('transactions')) return unable(ready, 'transactions');
-  await playScene(kind, SETTINGS, scenario);
+  await playScene(kind, { ...SETTINGS, ...settings }, scenario);
 }
 
 for (const kind of chosen(KINDS)) {
@@ -413,6 +469,7 @@ for (const kind of chosen(KINDS)) {
     it('commits and aborts', () => play(kind, commitsAndAborts));
     it('is fenced by who takes over its transactional id', () => play(kind, fences));
     it('dies in a transaction', () => play(kind, dies));
+    it('goes on when its ids were forgotten', () => play(kind, isForgotten, FORGETFUL));
     for (const protocol of scaled<GroupProtocol[]>(['classic'], ['classic', 'consumer'])) {
       const withProtocol =
         (scenario: (scene: Scene, protocol: GroupProtocol) => Promise<void>) => async (): Promise<void> => {
