@@ -35,7 +35,8 @@ export function transactionalProducer(
 
 export interface VerificationFault {
   readonly code: number;
-  readonly message: string;
+  /** Null where the code says it all: clients then show their own text for it. */
+  readonly message: string | null;
 }
 
 /** Why a transactional batch must not be appended now, or undefined. */
@@ -58,11 +59,11 @@ export function verificationFault(code: number, support: VerificationSupport): V
   const reason = `the partition is not known to be part of the transaction: ${errorName(code)}`;
   switch (code) {
     case KafkaError.PRODUCER_FENCED:
-      return { code: KafkaError.INVALID_PRODUCER_EPOCH, message: reason };
+      return { code: KafkaError.INVALID_PRODUCER_EPOCH, message: null };
     case KafkaError.TRANSACTION_ABORTABLE:
       return support === 'none'
         ? { code: KafkaError.INVALID_TXN_STATE, message: 'the partition was not added to the transaction' }
-        : { code, message: reason };
+        : { code, message: null };
     case KafkaError.CONCURRENT_TRANSACTIONS:
       if (support === 'adds-partitions') return { code, message: reason };
       return { code: KafkaError.NOT_ENOUGH_REPLICAS, message: reason };
@@ -71,6 +72,6 @@ export function verificationFault(code: number, support: VerificationSupport): V
     case KafkaError.NOT_COORDINATOR:
       return { code: KafkaError.NOT_ENOUGH_REPLICAS, message: reason };
     default:
-      return { code, message: reason };
+      return { code, message: null };
   }
 }
