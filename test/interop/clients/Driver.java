@@ -327,7 +327,11 @@ public final class Driver {
             try {
                 reply.set("result", answer(command));
             } catch (Exception error) {
-                reply.put("error", error.toString());
+                StringBuilder story = new StringBuilder(error.toString());
+                for (Throwable cause = error.getCause(); cause != null; cause = cause.getCause()) {
+                    story.append("\nCaused by ").append(cause);
+                }
+                reply.put("error", story.toString());
             }
             write(reply);
         }
