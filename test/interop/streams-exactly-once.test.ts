@@ -3,7 +3,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
 import { isInstalled, STREAMS_APP } from '../support/clients.ts';
@@ -17,12 +17,14 @@ const PARTITIONS = 4;
 const LINES = scaled(150, 1500);
 const ROUNDS = scaled(2, 6);
 const WAIT = { timeout: 180_000, interval: 500 };
-const SETTINGS = [
-  'processing.guarantee=exactly_once_v2',
-  'group.protocol=classic',
-  'session.timeout.ms=6000',
-  'producer.transaction.timeout.ms=10000',
-];
+const COMMON = ['processing.guarantee=exactly_once_v2', 'producer.transaction.timeout.ms=10000'];
+/** Settings by the protocol of its group. */
+const PROTOCOLS = {
+  classic: ['group.protocol=classic', 'session.timeout.ms=6000'],
+  streams: ['group.protocol=streams'],
+};
+/** The broker says for streams groups when a member is missed. */
+const CONFIG = { 'group.streams.min.session.timeout.ms': '6000', 'group.streams.session.timeout.ms': '6000' };
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-streams-once-'));
 const random = new Random(11);
@@ -32,28 +34,26 @@ let app: StreamsApp;
 let broker: BrokerProcess;
 let client: Client;
 
-beforeAll(async () => {
+beforeAll(() => {
   if (!isInstalled(STREAMS_APP)) install(STREAMS_APP);
-  broker = await BrokerProcess.start(join(dir, 'data'));
+}, 600_000);
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+async function open(data: string): Promise<void> {
+  sent.clear();
+  plain = 0;
+  broker = await BrokerProcess.start(data, { config: CONFIG });
   client = await Client.connect(broker.address);
   const topics = { lines: PARTITIONS, plain: 2, upper: 2, counts: 3 };
   await client.createTopics(
     Object.entries(topics).map(([name, partitions]) => ({ name, partitions, configs: {} })),
   );
-}, 600_000);
-afterAll(async () => {
+}
+afterEach(async () => {
   await app?.kill();
   await client?.close();
   await broker?.kill();
-  rmSync(dir, { recursive: true, force: true });
 });
-
-function start(): StreamsApp {
-  const stateDir = join(dir, 'state');
-  const { address } = broker;
-  app = new StreamsApp({ address, applicationId: 'once', stateDir, endpointPort: 9_000, settings: SETTINGS });
-  return app;
-}
 
 async function produce(lines: number): Promise<void> {
   for (let line = 0; line < lines; line++) {
@@ -95,24 +95,35 @@ const expected = () =>
 const uppers = async () => (await committed('upper', 2)).map(([, value]) => value).sort();
 const expectedUppers = () => Array.from({ length: plain }, (_, i) => `LINE ${i}`).sort();
 
-it('counts each word once, whatever is killed', async () => {
-  start();
-  await expect.poll(() => app.state, WAIT).toBe('RUNNING');
-  for (let round = 0; round < ROUNDS; round++) {
-    await produce(LINES);
-    await app.kill();
-    await produce(LINES);
+it.each(scaled<(keyof typeof PROTOCOLS)[]>(['classic'], ['classic', 'streams']))(
+  'counts each word once in a %s group, whatever is killed',
+  async (protocol) => {
+    const data = join(dir, protocol);
+    await open(data);
+    const start = () => {
+      const { address } = broker;
+      const settings = [...COMMON, ...PROTOCOLS[protocol]];
+      const stateDir = join(dir, `${protocol}-state`);
+      app = new StreamsApp({ address, applicationId: 'once', stateDir, endpointPort: 9_000, settings });
+    };
     start();
     await expect.poll(() => app.state, WAIT).toBe('RUNNING');
-    await produce(LINES);
-    const port = Number(broker.address.split(':')[1]);
-    await broker.kill();
-    await client.close();
-    broker = await BrokerProcess.start(join(dir, 'data'), { port });
-    client = await Client.connect(broker.address);
-    await produce(LINES);
-  }
-  await expect.poll(counts, WAIT).toEqual(expected());
-  await expect.poll(uppers, WAIT).toEqual(expectedUppers());
-  await app.close();
-});
+    for (let round = 0; round < ROUNDS; round++) {
+      await produce(LINES);
+      await app.kill();
+      await produce(LINES);
+      start();
+      await expect.poll(() => app.state, WAIT).toBe('RUNNING');
+      await produce(LINES);
+      const port = Number(broker.address.split(':')[1]);
+      await broker.kill();
+      await client.close();
+      broker = await BrokerProcess.start(data, { port, config: CONFIG });
+      client = await Client.connect(broker.address);
+      await produce(LINES);
+    }
+    await expect.poll(counts, WAIT).toEqual(expected());
+    await expect.poll(uppers, WAIT).toEqual(expectedUppers());
+    await app.close();
+  },
+);
