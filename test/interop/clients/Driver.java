@@ -31,6 +31,7 @@ import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -237,6 +238,18 @@ public final class Driver {
         }
     }
 
+    private void commit() {
+        while (true) {
+            try {
+                consumer.commitSync(next);
+                return;
+            } catch (RebalanceInProgressException error) {
+                // It is for the application to let the rebalance end, and to try again.
+                poll();
+            }
+        }
+    }
+
     private ObjectNode committed(JsonNode command) {
         Set<TopicPartition> wanted = new HashSet<>(consumer.assignment());
         Set<String> topics = new HashSet<>();
@@ -252,7 +265,7 @@ public final class Driver {
         switch (command.get("cmd").asText()) {
             case "produce" -> produce(command);
             case "join" -> join(command);
-            case "commit" -> consumer.commitSync(next);
+            case "commit" -> commit();
             case "committed" -> {
                 return committed(command);
             }

@@ -138,7 +138,11 @@ func (d *driver) End(commit bool) error {
 		return d.transactor.EndTransaction(context.Background(), kgo.TransactionEndTry(commit))
 	}
 	if !d.open {
-		return errors.New("no transaction is open")
+		// A session that could not commit has aborted.
+		if commit {
+			return errors.New("no transaction is open")
+		}
+		return nil
 	}
 	defer d.polling.Unlock()
 	d.open = false
