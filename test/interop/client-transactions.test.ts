@@ -223,9 +223,9 @@ async function commitsAndAborts(scene: Scene): Promise<void> {
   }
 }
 
-/** What a client says when another has taken its transactional id. kafka-javascript names the reason with the first call only,
- * sarama knows the code of PRODUCER_FENCED by its number. */
-const FENCED = /fenced|epoch|^Error: Local: Fatal error|Error code = 90$/i;
+/** What a client says when another has taken its transactional id. Of librdkafka only the first call names the reason, sarama
+ * knows the code of PRODUCER_FENCED by its number. */
+const FENCED = /fenced|epoch|Local: Fatal error|Error code = 90$/i;
 
 async function fences(scene: Scene): Promise<void> {
   const stage = await Stage.open(scene, ['topic']);
