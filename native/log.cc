@@ -12,10 +12,9 @@ constexpr int64_t kWritebackBytes = 8 << 20;
 // The smallest page of any machine.
 constexpr int64_t kPageBytes = 4096;
 
-// Failures after which a log goes on: nothing was damaged, there was only too little of something.
-bool passing(const Status& status) { return status.code == Code::kNoSpace || status.code == Code::kLimit; }
-
 }  // namespace
+
+bool passing(const Status& status) { return status.code == Code::kNoSpace || status.code == Code::kLimit; }
 
 Status FlushJob::run() const {
   for (const std::shared_ptr<Segment>& segment : segments) {

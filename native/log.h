@@ -85,6 +85,9 @@ struct SegmentFacts {
   int64_t began_at = -1;          // of the active one, unless it is empty: what segment.ms counts from
 };
 
+// Failures after which a log goes on: nothing was damaged, there was only too little of something.
+bool passing(const Status& status);
+
 class Log {
  public:
   // Opens or makes the log in a folder, which is made if missing. Waits for the disk: for an I/O thread.

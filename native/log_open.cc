@@ -256,8 +256,7 @@ class LogOpener {
           last_loaded_ = true;
           break;
         }
-        if (Status status = segment.offsets.finish(); !status.ok()) return status;
-        if (Status status = segment.times.finish(); !status.ok()) return status;
+        if (Status status = finish_indexes(&segment); !status.ok()) return status;
         log_->unfinished_.push_back(segments[i]);
       }
       log_->closed_bytes_ += segment.closed_size;
@@ -275,7 +274,9 @@ class LogOpener {
     if (status.code != Code::kCorrupt && status.code != Code::kNotFound) return status;
     ++report_.indexes_rebuilt;
     segment->distrust_indexes();
-    return segment->rebuild_indexes(facts.log);
+    // Short of space it is tried again when somebody looks for something in that segment.
+    status = segment->rebuild_indexes(facts.log);
+    return passing(status) ? Status::Ok() : status;
   }
 
   Status load_last() {
@@ -354,8 +355,14 @@ class LogOpener {
       tail->last_time_entry = tail->max_timestamp;
       ++tail->time_entries;
     }
-    if (Status status = segment->offsets.finish(); !status.ok()) return status;
-    return segment->times.finish();
+    return finish_indexes(segment);
+  }
+
+  // Short of space the indexes stay short, which is allowed: what is missing is kept in memory and written later.
+  static Status finish_indexes(Segment* segment) {
+    if (Status status = segment->offsets.finish(); !status.ok() && !passing(status)) return status;
+    Status status = segment->times.finish();
+    return passing(status) ? Status::Ok() : status;
   }
 
   // Sets the tail to the last index entry that can be trusted. False when the walk has to begin at the start.

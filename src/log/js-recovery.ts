@@ -72,6 +72,19 @@ function codeOf(error: unknown): string {
   return error.code;
 }
 
+/** Waits for what may fail for want of space or descriptors. */
+async function unlessShort(work: Promise<void>): Promise<void> {
+  await work.catch((error: unknown) => {
+    if (!['NO_SPACE', 'LIMIT'].includes(codeOf(error))) throw error;
+  });
+}
+
+/** Short of space the indexes stay short, which is allowed: what is missing is kept in memory and written later. */
+async function finishIndexes({ offsets, times }: JsSegment): Promise<void> {
+  await unlessShort(offsets.entries.finish());
+  await unlessShort(times.entries.finish());
+}
+
 class LogOpener {
   readonly #dir: string;
   readonly #options: OpenOptions;
@@ -270,8 +283,7 @@ class LogOpener {
           this.#lastLoaded = true;
           break;
         }
-        await segment.offsets.entries.finish();
-        await segment.times.entries.finish();
+        await finishIndexes(segment);
         this.#unfinished.push(segment);
       }
       this.#closedBytes += segment.closedSize;
@@ -290,7 +302,8 @@ class LogOpener {
     }
     this.#indexesRebuilt++;
     segment.distrustIndexes();
-    await segment.rebuildIndexes(log!);
+    // Short of space it is tried again when somebody looks for something in that segment.
+    await unlessShort(segment.rebuildIndexes(log!));
   }
 
   async #loadLast(): Promise<void> {
@@ -378,8 +391,7 @@ class LogOpener {
           tail.lastTimeEntry = tail.maxTimestamp;
           tail.timeEntries++;
         }
-        await segment.offsets.entries.finish();
-        await segment.times.entries.finish();
+        await finishIndexes(segment);
       }
       return { tail, cut };
     } finally {

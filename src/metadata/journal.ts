@@ -147,6 +147,16 @@ export class Journal {
   /** Flushes and closes the log. Idempotent. */
   async close(): Promise<void> {
     this.#committer.unregister(this.log);
-    await this.log.close();
+    const { log } = this;
+    let flushed = false;
+    try {
+      if (log.offline === undefined && log.flushedOffset < log.writtenOffset) await log.flush();
+      flushed = log.flushedOffset >= log.writtenOffset;
+    } finally {
+      await log.close().catch((error: unknown) => {
+        // With all records on disk, what has no space is the end of an index, and the next start makes that again.
+        if (!flushed || !(error instanceof BroadsheetError) || error.code !== 'NO_SPACE') throw error;
+      });
+    }
   }
 }

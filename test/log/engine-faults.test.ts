@@ -138,6 +138,27 @@ describe.each(ENGINES)('engine=$name', (under) => {
       await engine.close();
     });
 
+    it('opens after a kill on a full disk, and writes its indexes when there is space', async () => {
+      const { engine, log } = await opened();
+      for (let i = 0; i < 200; i++)
+        append(engine, log, { maxTimestamp: 1000 + i, payload: new Uint8Array(50) });
+      await log.close();
+      const sizes = () =>
+        ['index', 'timeindex'].map((suffix) => statSync(join(log.dir, `${'0'.repeat(20)}.${suffix}`)).size);
+      const whole = sizes();
+      setFault('pwritev', 0, 1000, ENOSPC, 0);
+      const again = await engine.open(log.dir, OPTIONS);
+      clearFaults();
+      expect([again.logEndOffset, again.recovery.bytesTruncated, again.offline]).toEqual([200, 0, undefined]);
+      expect(sizes()).toEqual([0, 0]);
+      expect((await again.readBatches(7, 100, 200)).length).toBeGreaterThan(0);
+      const named = await again.findBatchByTimestamp(1020, 0, 200);
+      expect(Buffer.from(named!).readBigInt64BE(0)).toBe(20n);
+      await again.flush();
+      expect(sizes()).toEqual(whole);
+      await engine.close();
+    });
+
     it('answers cold for what would have to wait for a disk, and range once it is warm', async () => {
       const { engine, log } = await opened();
       tick(engine, log, 20);

@@ -1,8 +1,12 @@
+import { constants } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { LogCommitter } from '../../src/log/committer.ts';
 import type { OpenOptions } from '../../src/log/log.ts';
 import { Journal } from '../../src/metadata/journal.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
+import { ENGINES } from '../support/engines.ts';
+import { scratch } from '../support/logs.ts';
 import { MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
 
 const OPTIONS: OpenOptions = {
@@ -45,6 +49,29 @@ describe('Journal', () => {
     expect(await contentOf(journal, 2)).toEqual(['2:c']);
     await journal.flushed();
     expect(journal.log.flushedOffset).toBe(3);
+  });
+
+  it.each(ENGINES)('closes where an index has no space for its end (engine=$name)', async (under) => {
+    const engine = under.make();
+    const log = await engine.open(join(scratch(), 'j-0'), OPTIONS);
+    const journal = new Journal(log, new LogCommitter(engine));
+    append(journal, 'a');
+    try {
+      under.setFault('pwritev', 0, 1000, constants.errno.ENOSPC, 0);
+      await journal.close();
+      under.clearFaults();
+      // A flush that fails for the same reason is another thing.
+      const again = await engine.open(log.dir, OPTIONS);
+      const other = new Journal(again, new LogCommitter(engine));
+      append(other, 'b');
+      under.setFault('fdatasync', 0, 1, constants.errno.ENOSPC, 0);
+      await expect(other.close()).rejects.toMatchObject({ code: 'NO_SPACE' });
+    } finally {
+      under.clearFaults();
+    }
+    const last = await engine.open(log.dir, OPTIONS);
+    expect(last.logEndOffset).toBe(2);
+    await engine.close();
   });
 
   it('shares a flush between all that was appended before it begins', async () => {
