@@ -81,9 +81,11 @@ export class JsLog implements Log {
   writtenOffset: number;
   flushedOffset: number;
   offline: BroadsheetError | undefined;
+  failedFlushAt: number | undefined;
   readonly #host: LogHost;
   readonly #folder: Folder;
   readonly #indexInterval: number;
+  readonly #openedAt: number;
   readonly #staging: Staging;
   #segments: JsSegment[];
   #tail: MutableTail;
@@ -111,6 +113,7 @@ export class JsLog implements Log {
     this.#folderDirty = opened.folderDirty;
     this.logStartOffset = opened.logStartOffset;
     this.writtenOffset = opened.endOffset;
+    this.#openedAt = opened.endOffset;
     this.flushedOffset = opened.flushedOffset;
     this.recovery = opened.recovery;
     this.#indexInterval = options.indexIntervalBytes;
@@ -478,6 +481,7 @@ export class JsLog implements Log {
     try {
       await runFlush(job);
     } catch (error) {
+      if (this.offline === undefined) this.failedFlushAt = Math.max(this.flushedOffset, this.#openedAt);
       this.offline ??= known(error);
       return known(error);
     }

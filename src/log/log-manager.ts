@@ -23,6 +23,7 @@ import { CleanerThread, type SegmentCleaner } from './cleaner-thread.ts';
 import type { LogCommitter } from './committer.ts';
 import type { Compaction } from './compaction.ts';
 import { forEachConcurrently } from './concurrency.ts';
+import { noteFailedFlush } from './failed-flush.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
 import { LogCleaner } from './log-cleaner.ts';
@@ -448,6 +449,7 @@ export class LogManager implements PartitionHost {
       { topic: partition.topic, partition: partition.index, reason: error.message },
       'partition is offline until the next start: writing it failed',
     );
+    this.#inBackground('note a failed flush', noteFailedFlush(this.#files, partition.log));
   }
 
   // --- checkpoints ---
@@ -552,7 +554,8 @@ export class LogManager implements PartitionHost {
       const { topic, index, log } = slot.partition;
       this.#deleted.get(slot)?.cancel();
       this.#options.committer.unregister(log);
-      await attempt({ topic, partition: index }, 'closing a partition', () => log.close());
+      const close = () => log.close().finally(() => noteFailedFlush(this.#files, log));
+      await attempt({ topic, partition: index }, 'closing a partition', close);
     });
     if (!clean || brokerEpoch === undefined) return;
     await this.#files.writeAtomic(

@@ -99,6 +99,9 @@ export interface Log {
   readonly sizeInBytes: number;
   /** Set by a failed write or flush; the log takes nothing any more. */
   readonly offline: BroadsheetError | undefined;
+  /** Set by a failed flush: nothing from here on may be trusted to be on disk, whatever the page cache shows. flushedOffset, or
+   * where the log ended when it was opened if that is more: what lay there had outlived a stop. */
+  readonly failedFlushAt: number | undefined;
   readonly recovery: RecoveryReport;
 
   /**

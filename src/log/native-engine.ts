@@ -69,6 +69,9 @@ class NativeLog implements Log {
   #offline: BroadsheetError | undefined;
   #closing: Promise<void> | undefined;
   #staged = false;
+  readonly #openedAt: number;
+  /** Offline for another reason than a flush. */
+  #writeFailed = false;
 
   constructor(
     engine: NativeEngine,
@@ -83,6 +86,7 @@ class NativeLog implements Log {
     this.#handle = handle;
     this.#state = state;
     this.#slots = slots;
+    this.#openedAt = state[slots.writtenOffset]!;
     this.recovery = {
       bytesScanned: state[slots.bytesScanned]!,
       bytesTruncated: state[slots.bytesTruncated]!,
@@ -122,6 +126,11 @@ class NativeLog implements Log {
     return this.#offline;
   }
 
+  get failedFlushAt(): number | undefined {
+    if (this.#state[this.#slots.offline] === 0 || this.#writeFailed) return undefined;
+    return Math.max(this.flushedOffset, this.#openedAt);
+  }
+
   /** For the engine: the addon's number for this log, undefined once it closes. */
   get handle(): number | undefined {
     return this.#closing === undefined ? this.#handle : undefined;
@@ -143,8 +152,11 @@ class NativeLog implements Log {
   commit(): BroadsheetError | undefined {
     this.#staged = false;
     const native = addon();
+    const sound = this.#state[this.#slots.offline] === 0;
     const result = native.logCommit(this.#handle);
-    return result < 0 ? toError(native.lastStatus()) : undefined;
+    if (result >= 0) return undefined;
+    this.#writeFailed ||= sound && this.#state[this.#slots.offline] !== 0;
+    return toError(native.lastStatus());
   }
 
   read(offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): ReadResult {
@@ -243,7 +255,10 @@ class NativeLog implements Log {
   }
 
   roll(now: number): void {
-    check(addon().logRoll(this.#handle, now));
+    const sound = this.#state[this.#slots.offline] === 0;
+    const result = addon().logRoll(this.#handle, now);
+    this.#writeFailed ||= sound && this.#state[this.#slots.offline] !== 0;
+    check(result);
   }
 
   setOptions(options: LogOptions): void {

@@ -3,6 +3,7 @@ import type { TopicConfig } from '../config/topic-config.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
+import { cutFailedFlush, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine } from './log.ts';
 import { logOptionsOf } from './partition.ts';
@@ -35,7 +36,11 @@ export async function loadPartition(
   options: LoadOptions,
   logger: Logger,
 ): Promise<LoadedPartition> {
-  const { config, logStartOffset, recoveryPoint, cleanShutdown, now } = options;
+  const { config, logStartOffset, now } = options;
+  // After a clean stop no flush had failed.
+  const failed = options.cleanShutdown ? undefined : await cutWhereSynced(engine.files, dir, logger);
+  const recoveryPoint = Math.min(options.recoveryPoint, failed?.offset ?? Number.POSITIVE_INFINITY);
+  const { cleanShutdown } = options;
   const log = await engine.open(dir, {
     ...logOptionsOf(config),
     logStartOffset,
@@ -58,10 +63,30 @@ export async function loadPartition(
     const abortedFrom = await aborted.load(engine.files, log, names, trustedBelow, logger);
     const expirationMs = options.producerExpirationMs;
     const producers = await loadProducerState(log, snapshots, { now, expirationMs, aborted, abortedFrom });
+    if (failed !== undefined) await forgetFailedFlush(engine.files, dir);
     return { log, epochs, producers, aborted, snapshots };
   } catch (error) {
     await log.close().catch(() => {});
     throw error;
+  }
+}
+
+async function cutWhereSynced(files: Files, dir: string, logger: Logger): ReturnType<typeof cutFailedFlush> {
+  try {
+    const failed = await cutFailedFlush(files, dir);
+    if (failed !== undefined)
+      logger.warn({ dir, ...failed }, 'a flush failed before this start: what came behind it was cut off');
+    return failed;
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (!['CORRUPT', 'LIMIT'].includes(code)) throw error;
+    // Records that may be lost by a power cut are better than records that are cut by a wrong number.
+    logger.warn(
+      { dir, reason: message },
+      'a flush failed before this start, where is not known: nothing is cut',
+    );
+    await forgetFailedFlush(files, dir);
+    return undefined;
   }
 }
 

@@ -65,6 +65,7 @@ export class MemoryLog implements Log {
   writtenOffset: number;
   flushedOffset: number;
   offline: BroadsheetError | undefined;
+  failedFlushAt: number | undefined;
   readonly recovery: RecoveryReport = { bytesScanned: 0, bytesTruncated: 0, indexesRebuilt: 0 };
   /** The next flush() rejects with this and takes the log offline. */
   failNextFlush: BroadsheetError | undefined;
@@ -262,6 +263,7 @@ export class MemoryLog implements Log {
     if (this.holdFlushes) await new Promise<void>((resolve) => this.#held.push(resolve));
     if (this.failNextFlush !== undefined) {
       this.offline = this.failNextFlush;
+      this.failedFlushAt = this.flushedOffset;
       this.failNextFlush = undefined;
       throw this.offline;
     }

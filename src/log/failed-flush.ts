@@ -1,0 +1,83 @@
+/**
+ * What a failed flush leaves for the next start. The kernel tells of a page that it could not write once; from then on the page
+ * cache shows records that no disk has, and the next fsync succeeds without them. So the partition says in a file how far it was
+ * on disk, and the next start cuts it there before anything reads it.
+ */
+import { BroadsheetError } from '../runtime/errors.ts';
+import { parseCheckpoint } from './checkpoints.ts';
+import type { Files, Log } from './log.ts';
+
+/** In the form of Kafka's checkpoints, one line: the offset, and once more, so that a flipped byte is noticed. */
+const FAILED_FLUSH_FILE = 'failed-flush-checkpoint';
+const SUFFIXES = ['.log', '.index', '.timeindex', '.txnindex'];
+
+/** Writes the file if a flush of the log failed. Rejects with IO, NO_SPACE ... */
+export async function noteFailedFlush(files: Files, log: Log): Promise<void> {
+  const offset = log.failedFlushAt;
+  if (offset === undefined || offset >= log.writtenOffset) return;
+  await files.writeAtomic(`${log.dir}/${FAILED_FLUSH_FILE}`, `0\n1\n${offset} ${offset}\n`);
+}
+
+/** To be called once the log is open. */
+export async function forgetFailedFlush(files: Files, dir: string): Promise<void> {
+  await files.remove(`${dir}/${FAILED_FLUSH_FILE}`);
+}
+
+/**
+ * Cuts the closed log of a folder where its failed flush says. Gives that offset, and how many bytes went; undefined when no
+ * flush had failed. Durable when resolved; may be done again after a kill. Rejects with IO, and CORRUPT, before anything was
+ * cut, when the file is damaged.
+ */
+export async function cutFailedFlush(
+  files: Files,
+  dir: string,
+): Promise<{ readonly offset: number; readonly bytesCut: number } | undefined> {
+  const path = `${dir}/${FAILED_FLUSH_FILE}`;
+  if (!(await files.exists(path))) return undefined;
+  const [[offset, again] = []] = parseCheckpoint((await files.read(path, 1024)).toString('latin1'), 2);
+  if (offset === undefined || offset !== again)
+    throw new BroadsheetError('CORRUPT', `${path} does not have one offset twice`);
+  const sizes = new Map<number, number>();
+  for (const { name, size } of await files.list(dir)) {
+    const base = /^(\d{20})\.log$/.exec(name)?.[1];
+    if (base !== undefined) sizes.set(Number(base), size);
+  }
+  const bases = [...sizes.keys()].sort((a, b) => a - b);
+  const last = bases.findLastIndex((base) => base <= offset);
+  let bytesCut = 0;
+  // The newest first: a kill leaves a log without a gap.
+  for (const base of bases.slice(Math.max(last, 0) + 1).reverse()) {
+    for (const suffix of SUFFIXES) await files.remove(`${dir}/${String(base).padStart(20, '0')}${suffix}`);
+    bytesCut += sizes.get(base)!;
+  }
+  const base = bases[Math.max(last, 0)];
+  if (base === undefined) return { offset, bytesCut };
+  const size = sizes.get(base)!;
+  return { offset, bytesCut: bytesCut + (await cutSegment(dir, base, size, offset)) };
+}
+
+/** Gives the bytes that went. */
+async function cutSegment(dir: string, base: number, size: number, offset: number): Promise<number> {
+  // Loaded when they are needed, which is hardly ever.
+  const [{ BatchWalker }, { withFile }] = await Promise.all([
+    import('./js-batch.ts'),
+    import('./js-file.ts'),
+  ]);
+  return withFile(`${dir}/${String(base).padStart(20, '0')}.log`, 'read-write', async (file) => {
+    const walker = new BatchWalker(file, base, 0, size);
+    try {
+      do {
+        for (let batch = walker.take(); batch !== undefined; batch = walker.take()) {
+          if (batch.lastOffset < offset) continue;
+          await file.truncate(batch.position);
+          await file.fsync();
+          return size - batch.position;
+        }
+      } while (await walker.fill());
+    } catch (error) {
+      // Recovery comes by here too, and says what is wrong.
+      if (!(error instanceof BroadsheetError) || error.code !== 'CORRUPT') throw error;
+    }
+    return 0;
+  });
+}
