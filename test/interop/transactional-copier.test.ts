@@ -10,7 +10,9 @@ import { BrokerProcess } from '../support/broker-process.ts';
 import { KAFKA } from '../support/kafka-peer.ts';
 import { scaled } from '../support/scale.ts';
 
-const MESSAGES = scaled(3000, 200_000);
+/** Of one run of the copier; runs follow one another for so long. */
+const MESSAGES = scaled(3000, 50_000);
+const COPYING_MS = scaled(0, 600_000);
 const PER_TRANSACTION = scaled(50, 200);
 const BETWEEN_KILLS_MS = 4000;
 const BATCH = 500;
@@ -22,20 +24,26 @@ beforeAll(async () => {
   broker = await BrokerProcess.start(join(dir, 'data'));
   const client = await Client.connect(broker.address);
   await client.createTopics(['in', 'out'].map((name) => ({ name, partitions: 1, configs: {} })));
-  for (let from = 0; from < MESSAGES; from += BATCH) {
-    const count = Math.min(BATCH, MESSAGES - from);
-    const records = Array.from({ length: count }, (_, i) => ({
-      timestamp: Date.now(),
-      value: String(from + i),
-    }));
-    await client.produce('in', 0, records);
-  }
   await client.close();
 }, 600_000);
 afterAll(async () => {
   await broker?.kill();
   rmSync(dir, { recursive: true, force: true });
 });
+
+/** The messages of the next run. */
+async function fill(from: number): Promise<void> {
+  const client = await Client.connect(broker.address);
+  for (let at = from; at < from + MESSAGES; at += BATCH) {
+    const count = Math.min(BATCH, from + MESSAGES - at);
+    const records = Array.from({ length: count }, (_, i) => ({
+      timestamp: Date.now(),
+      value: String(at + i),
+    }));
+    await client.produce('in', 0, records);
+  }
+  await client.close();
+}
 
 /** Runs until it has copied all; a copier that gives up is started again, as an operator would. */
 function copy(address: string): Promise<{ readonly code: number; readonly output: string }> {
@@ -62,35 +70,53 @@ function copy(address: string): Promise<{ readonly code: number; readonly output
   });
 }
 
-it('copies every message once', async () => {
+/** Kills the broker every few seconds until `until` has ended; gives the number of kills. */
+async function killMeanwhile(until: Promise<unknown>): Promise<number> {
   const port = Number(broker.address.split(':')[1]);
-  const { address } = broker;
-  let done = false;
   let kills = 0;
-  const killing = (async () => {
-    while (!done) {
-      await new Promise((resolve) => setTimeout(resolve, BETWEEN_KILLS_MS));
-      if (done) break;
-      await broker.kill();
-      broker = await BrokerProcess.start(join(dir, 'data'), { port });
-      kills++;
-    }
-  })();
+  for (;;) {
+    const pause = new Promise<false>((resolve) => setTimeout(() => resolve(false), BETWEEN_KILLS_MS));
+    const over = until.then(
+      () => true,
+      () => true,
+    );
+    if (await Promise.race([over, pause])) return kills;
+    await broker.kill();
+    broker = await BrokerProcess.start(join(dir, 'data'), { port });
+    kills++;
+  }
+}
+
+async function copyAll(address: string): Promise<number> {
   const outputs: string[] = [];
-  for (let attempts = 0; ; attempts++) {
+  for (let attempts = 1; ; attempts++) {
     const { code, output } = await copy(address);
+    if (code === 0) return attempts;
     outputs.push(output.slice(-2000));
-    if (code === 0) break;
     if (attempts > 20) throw new Error(`the copier gives up:\n${outputs.join('\n---\n')}`);
   }
-  done = true;
-  await killing;
+}
+
+it('copies every message once', async () => {
+  const began = Date.now();
+  let kills = 0;
+  let copiers = 0;
+  let sent = 0;
+  do {
+    await fill(sent);
+    sent += MESSAGES;
+    const copying = copyAll(broker.address);
+    kills += await killMeanwhile(copying);
+    copiers += await copying;
+  } while (Date.now() - began < COPYING_MS);
+  const seconds = Math.round((Date.now() - began) / 1000);
+  process.stdout.write(`copier: ${sent} messages in ${seconds} s, ${kills} kills, ${copiers} copiers\n`);
   const client = await Client.connect(broker.address);
   const copied: number[] = [];
   for await (const { value } of client.records('out', 0, 0, { committedOnly: true })) {
     copied.push(Number(Buffer.from(value!).toString()));
   }
   await client.close();
-  expect(copied).toEqual(Array.from({ length: MESSAGES }, (_, i) => i));
+  expect(copied).toEqual(Array.from({ length: sent }, (_, i) => i));
   expect(kills).toBeGreaterThan(0);
 });
