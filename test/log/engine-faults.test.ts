@@ -356,6 +356,8 @@ describe.each(ENGINES)('engine=$name', (under) => {
       expect(readSync(held.fd, buffer, 0, 111, 0)).toBe(111);
       expect(buffer.readBigInt64BE(0)).toBe(0n);
       held.release();
+      // What was read is held until the turn ends.
+      await new Promise((resolve) => setImmediate(resolve));
       expect(codeOfThrow(() => source.hold(segment))).toBe('CLOSED');
       await engine.close();
     });
