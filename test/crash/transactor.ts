@@ -229,17 +229,14 @@ export class Transactor {
     throw new Error(`${what}: ${errorName(code)}`);
   }
 
-  /** What the group has committed, once that is stable. */
-  async offset(client: Client): Promise<number> {
+  /** What the group has committed; undefined while a transaction with an offset of it is open. */
+  async offset(client: Client): Promise<number | undefined> {
     const asked = { topics: [{ name: TOPIC, partitionIndexes: [0] }], memberId: null, memberEpoch: -1 };
     const body = { groups: [{ ...asked, groupId: this.group }], requireStable: true };
-    for (;;) {
-      const { groups } = await this.#ask(client, CALLS.offsets, 9, body);
-      const { errorCode, committedOffset } = groups[0]!.topics[0]!.partitions[0]!;
-      if (errorCode === KafkaError.NONE) return committedOffset;
-      if (errorCode !== KafkaError.UNSTABLE_OFFSET_COMMIT)
-        throw new Error(`${this.group}: ${errorName(errorCode)}`);
-      await pause();
-    }
+    const { groups } = await this.#ask(client, CALLS.offsets, 9, body);
+    const { errorCode, committedOffset } = groups[0]!.topics[0]!.partitions[0]!;
+    if (errorCode === KafkaError.UNSTABLE_OFFSET_COMMIT) return undefined;
+    if (errorCode !== KafkaError.NONE) throw new Error(`${this.group}: ${errorName(errorCode)}`);
+    return committedOffset;
   }
 }
