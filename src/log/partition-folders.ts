@@ -1,6 +1,7 @@
 /** Folders of a data directory as they are met in a start: which are partitions of this cluster, and what becomes of the others. */
 import { randomUUID } from 'node:crypto';
 import type { Logger } from '../runtime/logging.ts';
+import { PARTITION_METADATA_FILE, partitionMetadataText } from './checkpoints.ts';
 import type { Files } from './log.ts';
 import { readTopicId } from './partition-loader.ts';
 import { suffixedFolder, suffixOf } from './partition-names.ts';
@@ -44,6 +45,13 @@ export class PartitionFolders {
       // Its creation was cut short before it could hold a byte.
       await this.#files.removeTree(dir);
       return false;
+    }
+    if (topicId === undefined && expected !== undefined) {
+      // The file is on disk before a partition's first byte, and a deleted topic's folder has another name: it was damaged.
+      const path = `${dir}/${PARTITION_METADATA_FILE}`;
+      await this.#files.writeAtomic(path, partitionMetadataText(expected));
+      this.#logger.warn({ path, topicId: expected }, 'topic id is missing or damaged, and was written again');
+      return true;
     }
     const stray = suffixedFolder(topic, index, randomUUID(), 'stray');
     await this.#files.rename(dir, `${this.#dataDir}/${stray}`);

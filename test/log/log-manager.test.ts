@@ -254,6 +254,27 @@ describe('folders that are not ours', () => {
     expect(await folders()).toContain(stray);
   });
 
+  it('are ours all the same when the file with the topic id is missing or damaged', async () => {
+    for (const harm of [undefined, '', 'version: 0\ntopic_id: short']) {
+      const topic = `t${harm?.length ?? ''}`;
+      let manager = await open();
+      append(manager, await create(manager, topic));
+      await manager.close(1);
+      const path = `/d/${topic}-0/partition.metadata`;
+      // The engine of this test keeps its logs in memory: a file stands for the segment.
+      engine.files.content.set(`/d/${topic}-0/00000000000000000000.log`, Buffer.alloc(61));
+      if (harm === undefined) await engine.files.remove(path);
+      else engine.files.content.set(path, Buffer.from(harm));
+      logged = [];
+      manager = await open();
+      expect(manager.partition(topic, 0)?.logEndOffset).toBe(1);
+      expect(text(`${topic}-0/partition.metadata`)).toBe(`version: 0\ntopic_id: ${ID_A}`);
+      expect(logged.filter((line) => line.includes('written again'))).toHaveLength(1);
+      expect((await folders()).filter((name) => name.endsWith('-stray'))).toEqual([]);
+      await manager.close(1);
+    }
+  });
+
   it('are removed when a creation or a deletion was cut short', async () => {
     known.set('half-0', description());
     await engine.files.mkdir('/d/half-0');
