@@ -98,6 +98,9 @@ interface Entry {
 
 /** How long a marker or a state that could not be written waits for the next try, ms. */
 const RETRY_MS = 1000;
+/** Ids that expire are forgotten so many at a time, some 10 ms of work, with pauses in which others are served, ms. */
+const FORGOTTEN_AT_ONCE = 500;
+const FORGETTING_PAUSE_MS = 10;
 
 function refusal(errorCode: number): ProducerAnswer {
   return { errorCode, producerId: NO_PRODUCER_ID, producerEpoch: NO_EPOCH };
@@ -360,13 +363,26 @@ export class TransactionCoordinator {
     });
   }
 
-  /** Forgets ids that have not been used for long. */
+  /** Forgets ids that have not been used for long; some at a time, for there may be very many. */
   #expire(): void {
-    const { settings, log } = this.#parts;
-    const before = this.#now - settings.expirationMs;
-    for (const [transactionalId, entry] of this.#entries) {
-      const { state, inFlight } = entry;
-      if (!isResting(state) || inFlight > 0 || state.lastUpdateTimestamp > before) continue;
+    const expired: string[] = [];
+    for (const [transactionalId, { state, inFlight }] of this.#entries) {
+      if (this.#isExpired(state) && inFlight === 0) expired.push(transactionalId);
+    }
+    if (expired.length > 0) this.#forget(expired, 0);
+  }
+
+  #isExpired(state: TransactionState): boolean {
+    return isResting(state) && state.lastUpdateTimestamp <= this.#now - this.#parts.settings.expirationMs;
+  }
+
+  #forget(transactionalIds: readonly string[], from: number): void {
+    const { log } = this.#parts;
+    const upTo = from + FORGOTTEN_AT_ONCE;
+    for (const transactionalId of transactionalIds.slice(from, upTo)) {
+      const entry = this.#entries.get(transactionalId);
+      // It may have been used since.
+      if (entry === undefined || entry.inFlight > 0 || !this.#isExpired(entry.state)) continue;
       if (!log.isAvailable(transactionalId)) continue;
       this.#entries.delete(transactionalId);
       log.append(transactionalId, [transactionTombstone(transactionalId)], (code) => {
@@ -374,6 +390,8 @@ export class TransactionCoordinator {
           this.#entries.set(transactionalId, entry);
       });
     }
+    if (upTo < transactionalIds.length)
+      this.#after(FORGETTING_PAUSE_MS, () => this.#forget(transactionalIds, upTo));
   }
 
   // --- life ---

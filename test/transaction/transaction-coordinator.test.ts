@@ -173,6 +173,25 @@ describe('a failed write', () => {
   });
 });
 
+describe('a prepared end', () => {
+  it('is completed after a restart, though one of its topics was deleted', async () => {
+    const world = new World();
+    const p = await world.init('tx');
+    world.add('tx', p, 'gone');
+    world.add('tx', p, 'here');
+    world.settle();
+    world.end('tx', p, true);
+    world.log.write();
+    const next = await world.restart();
+    next.partitions.refusals.set('gone', KafkaError.UNKNOWN_TOPIC_OR_PARTITION);
+    next.settle();
+    expect([shown(next), next.partitions.written]).toEqual([
+      'CompleteCommit 1000/1',
+      ['here-0 COMMIT 1000/1'],
+    ]);
+  });
+});
+
 describe('an id', () => {
   it('that is not used for long is forgotten, unless its transaction is open', async () => {
     const world = new World();
@@ -187,6 +206,24 @@ describe('an id', () => {
     expect([shown(world, 'idle'), shown(world, 'open')]).toEqual(['unknown', 'Ongoing 1001/0']);
     const next = await world.restart();
     expect([shown(next, 'idle'), shown(next, 'open')]).toEqual(['unknown', 'Ongoing 1001/0']);
+  });
+
+  it('is forgotten with very many others, some at a time, unless it is used meanwhile', async () => {
+    const world = new World();
+    await world.coordinator.load();
+    const ids = Array.from({ length: 1200 }, (_, i) => `id-${i}`);
+    for (const id of ids) await world.init(id);
+    world.clock.advance(SETTINGS.expirationMs);
+    const known = () => [...world.coordinator.states()].length;
+    expect([world.log.waiting, known()]).toEqual([500, 700]);
+    world.settle();
+    await world.init('id-1100');
+    world.clock.advance(20);
+    world.settle();
+    expect([...world.coordinator.states()].map(({ transactionalId }) => transactionalId)).toEqual([
+      'id-1100',
+    ]);
+    expect([...(await world.restart()).coordinator.states()].length).toBe(1);
   });
 
   it('is unknown to all but InitProducerId until it began', () => {
