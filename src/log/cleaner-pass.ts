@@ -55,6 +55,8 @@ export interface CleanedGroup {
   readonly old: readonly number[];
   readonly cleaned: number;
   readonly hasAborted: boolean;
+  /** Offsets of markers of aborted transactions that are gone. */
+  readonly goneMarkers: readonly number[];
 }
 
 export interface CleanResult {
@@ -120,7 +122,10 @@ async function buildMap(job: CleanJob, throttle: Throttle): Promise<OffsetMap> {
   const end = segments[segments.length - 1]!.endOffset;
   const map = new OffsetMap(job.mapBytes, end - firstDirtyOffset, job.mapLoadFactor);
   map.latestOffset = firstDirtyOffset - 1;
-  const transactions = new CleanedTransactions(job.aborted);
+  // Of one that ended before, the marker would not be met.
+  const transactions = new CleanedTransactions(
+    job.aborted.filter(({ lastOffset }) => lastOffset >= firstDirtyOffset),
+  );
   const cursor = new RecordCursor();
   let isFull = false;
   for (const { baseOffset, endOffset, sizeInBytes } of segments) {
@@ -327,7 +332,8 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
             const kept = filter.clean(batch);
             if (kept === undefined) return;
             cleaned.append(kept);
-            if (batch.isControl) markers.add(batch.lastOffset);
+            // One that stays empty ends nothing any more.
+            if (batch.isControl && kept.length > BATCH_HEADER_BYTES) markers.add(batch.lastOffset);
           },
           () => cleaned.write(),
         );
@@ -336,10 +342,17 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
       cleaned.release();
       throw error;
     }
-    const aborted = job.aborted.filter(({ lastOffset }) => markers.has(lastOffset));
-    await cleaned.finish(group[group.length - 1]!.lastModified, aborted);
+    const { lastModified, endOffset: groupEnd } = group[group.length - 1]!;
+    const ended = job.aborted.filter(({ lastOffset }) => lastOffset >= base && lastOffset < groupEnd);
+    const aborted = ended.filter(({ lastOffset }) => markers.has(lastOffset));
+    await cleaned.finish(lastModified, aborted);
     bytesAfter += cleaned.size;
-    groups.push({ old: group.map((each) => each.baseOffset), cleaned: base, hasAborted: aborted.length > 0 });
+    groups.push({
+      old: group.map((each) => each.baseOffset),
+      cleaned: base,
+      hasAborted: aborted.length > 0,
+      goneMarkers: ended.flatMap(({ lastOffset }) => (markers.has(lastOffset) ? [] : lastOffset)),
+    });
   }
   const { recordsRead, recordsKept } = filter;
   return { endOffset, groups, bytesBefore, bytesAfter, recordsRead, recordsKept };

@@ -175,9 +175,10 @@ export class LogCleaner {
     const end = job.segments[job.segments.length - 1]!.endOffset;
     if (log.flushedOffset < end) await log.flush();
     const result = await this.#ask(job);
-    for (const { old, cleaned, hasAborted } of result.groups) {
+    for (const { old, cleaned, hasAborted, goneMarkers } of result.groups) {
       const names = await log.replaceSegments(old, [cleaned]);
       partition.aborted.forgetFiles(old, hasAborted ? cleaned : undefined);
+      partition.aborted.forgetMarkers(goneMarkers);
       retention.removeLater(partition, names);
     }
     this.#cleanedTo.set(partition, result.endOffset);

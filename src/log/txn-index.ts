@@ -73,6 +73,14 @@ export class TransactionIndex {
     if (gone > 0) this.#entries.splice(0, gone);
   }
 
+  /** Forgets transactions whose markers compaction took: to readers, and to the next cleaning, an entry without its marker would
+   * go on through the next transactions of its producer. */
+  forgetMarkers(offsets: readonly number[]): void {
+    if (offsets.length === 0) return;
+    const gone = new Set(offsets);
+    this.#entries = this.#entries.filter(({ lastOffset }) => !gone.has(lastOffset));
+  }
+
   /** The files of these segments are gone; `made`, if given, has one. */
   forgetFiles(bases: readonly number[], made?: number): void {
     for (const base of bases) this.#files.delete(base);

@@ -187,6 +187,52 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     return written.filter((each) => last.get(each.key) === each);
   }
 
+  it.each([
+    ['while its producer goes on', false],
+    ['while its producer rests', true],
+  ])('keeps what is committed after a transaction whose abort marker it took, %s', async (_, rests) => {
+    let partition = await begin({ deleteRetentionMs: DAY });
+    const producer = { producerId: 20, producerEpoch: 0 };
+    const transaction = (baseSequence: number, key: string, commit: boolean) => {
+      const builder = new BatchBuilder({ ...producer, baseSequence, transactional: true });
+      builder.append({ timestamp: clock.now(), key: Buffer.from(key), value: Buffer.from(key) });
+      append(partition, builder);
+      const marker = { ...producer, coordinatorEpoch: 0, transactionVersion: 0, commit };
+      partition.appendMarker(marker, clock.now(), silent, 0);
+      manager!.commitTick();
+    };
+    const plain = (key: string) => {
+      const builder = new BatchBuilder();
+      append(
+        partition,
+        builder.append({ timestamp: clock.now(), key: Buffer.from(key), value: Buffer.from('v') }),
+      );
+    };
+    transaction(0, 'aborted', false);
+    if (!rests) transaction(1, 'first', true);
+    for (let pass = 0; pass < 3; pass++) {
+      plain(`plain-${pass}`);
+      await manager!.compact(partition);
+      clock.advance(2 * DAY);
+    }
+    transaction(rests ? 1 : 2, 'committed', true);
+    for (let pass = 0; pass < 4; pass++) {
+      // A reader that hears of an aborted transaction waits for its marker.
+      const markers = (await batches(partition)).filter((batch) => batch.isControl && batch.recordCount > 0);
+      const told = partition.abortedTransactions(0, partition.logEndOffset);
+      const ends = markers.map(({ baseOffset }) => baseOffset);
+      expect(ends).toEqual(expect.arrayContaining(told.map(({ lastOffset }) => lastOffset)));
+      plain(`late-${pass}`);
+      await manager!.compact(partition);
+      clock.advance(2 * DAY);
+      expect((await records(partition)).map(({ key }) => key)).toContain('committed');
+      if (pass < 2) continue;
+      await manager!.close(1);
+      await engine.close();
+      partition = await open();
+    }
+  });
+
   it.each(scaled([1], [1, 2, 3, 4, 5, 6]))(
     'leaves the last record of each key, again and again, and over restarts (seed %i)',
     async (seed) => {
