@@ -1,43 +1,12 @@
 /** One transactional id under load: a transaction after the other, with records in several partitions and the offset of a group,
  * committed or aborted. What became of each is known but for the one whose end was not answered. */
-import { type Api, api } from '../../src/client/apis.ts';
+import type { Api } from '../../src/client/apis.ts';
 import { Client } from '../../src/client/client.ts';
 import { errorName, KafkaError } from '../../src/protocol/errors.ts';
-import * as addOffsets from '../../src/protocol/generated/AddOffsetsToTxn.ts';
-import * as addPartitions from '../../src/protocol/generated/AddPartitionsToTxn.ts';
-import { ApiKey } from '../../src/protocol/generated/api-keys.ts';
-import * as describe from '../../src/protocol/generated/DescribeTransactions.ts';
-import * as endTxn from '../../src/protocol/generated/EndTxn.ts';
-import * as init from '../../src/protocol/generated/InitProducerId.ts';
-import * as offsetFetch from '../../src/protocol/generated/OffsetFetch.ts';
-import * as produce from '../../src/protocol/generated/Produce.ts';
-import * as commit from '../../src/protocol/generated/TxnOffsetCommit.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import type { Random } from '../support/random.ts';
+import { CALLS } from '../support/transaction-calls.ts';
 import { isLost } from './producer.ts';
-
-const CALLS = {
-  init: api(ApiKey.InitProducerId, init.writeInitProducerIdRequest, init.readInitProducerIdResponse),
-  add: api(
-    ApiKey.AddPartitionsToTxn,
-    addPartitions.writeAddPartitionsToTxnRequest,
-    addPartitions.readAddPartitionsToTxnResponse,
-  ),
-  addOffsets: api(
-    ApiKey.AddOffsetsToTxn,
-    addOffsets.writeAddOffsetsToTxnRequest,
-    addOffsets.readAddOffsetsToTxnResponse,
-  ),
-  end: api(ApiKey.EndTxn, endTxn.writeEndTxnRequest, endTxn.readEndTxnResponse),
-  commit: api(ApiKey.TxnOffsetCommit, commit.writeTxnOffsetCommitRequest, commit.readTxnOffsetCommitResponse),
-  produce: api(ApiKey.Produce, produce.writeProduceRequest, produce.readProduceResponse),
-  offsets: api(ApiKey.OffsetFetch, offsetFetch.writeOffsetFetchRequest, offsetFetch.readOffsetFetchResponse),
-  describe: api(
-    ApiKey.DescribeTransactions,
-    describe.writeDescribeTransactionsRequest,
-    describe.readDescribeTransactionsResponse,
-  ),
-};
 
 export const TOPIC = 'tx';
 export const PARTITIONS = 3;
@@ -190,7 +159,7 @@ export class Transactor {
       this.#expect((await this.#ask(client, CALLS.addOffsets, 3, who)).errorCode, 'add offsets');
     const offset = { partitionIndex: 0, committedOffset: transaction.number, committedMetadata: '' };
     const body = { ...who, topics: [{ name: TOPIC, partitions: [offset] }] };
-    const { topics } = await this.#ask(client, CALLS.commit, this.#modern ? 5 : 3, body);
+    const { topics } = await this.#ask(client, CALLS.commitOffsets, this.#modern ? 5 : 3, body);
     this.#expect(topics[0]!.partitions[0]!.errorCode, 'commit an offset');
     transaction.offset = true;
   }

@@ -8,7 +8,7 @@ import {
   type GroupProtocol,
   type Isolation,
 } from '../support/client-driver.ts';
-import { abilitiesOf, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
+import { abilitiesOf, BRISK_GROUPS, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
 import { CLIENTS, type ClientKind } from '../support/clients.ts';
 import { scaled } from '../support/scale.ts';
 import { TransactionScript } from '../support/transaction-script.ts';
@@ -28,11 +28,8 @@ const SESSION_MS = 4_000;
 const PATIENCE_MS = 30_000;
 const SETTINGS = {
   'num.partitions': String(PARTITIONS),
-  'group.min.session.timeout.ms': '1000',
-  'group.consumer.min.session.timeout.ms': '1000',
+  ...BRISK_GROUPS,
   'group.consumer.session.timeout.ms': String(SESSION_MS),
-  'group.consumer.min.heartbeat.interval.ms': '250',
-  'group.consumer.heartbeat.interval.ms': '250',
   'transaction.abort.timed.out.transaction.cleanup.interval.ms': '500',
 };
 const FORGETFUL = {

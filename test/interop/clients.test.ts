@@ -1,7 +1,7 @@
 /** Unmodified clients of many languages, the same scenarios for each: see test/interop/clients/README.md. */
 import { describe, expect, it } from 'vitest';
 import type { ClientDriver, Codec, DriverRecord, GroupProtocol } from '../support/client-driver.ts';
-import { abilitiesOf, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
+import { abilitiesOf, BRISK_GROUPS, chosen, playScene, type Scene, unable } from '../support/client-scene.ts';
 import { CLIENTS, type ClientKind } from '../support/clients.ts';
 import { scaled } from '../support/scale.ts';
 
@@ -12,11 +12,8 @@ const SHORT_SESSION_MS = 3_000;
 const LONG_SESSION_MS = 30_000;
 const SETTINGS = {
   'num.partitions': String(PARTITIONS),
-  'group.min.session.timeout.ms': '1000',
-  'group.consumer.min.session.timeout.ms': '1000',
+  ...BRISK_GROUPS,
   'group.consumer.session.timeout.ms': '5000',
-  'group.consumer.min.heartbeat.interval.ms': '250',
-  'group.consumer.heartbeat.interval.ms': '250',
 };
 const CODECS: readonly Codec[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
 const PROTOCOLS: readonly GroupProtocol[] = ['classic', 'cooperative', 'consumer'];

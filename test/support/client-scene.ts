@@ -3,6 +3,14 @@ import { ClientDriver, type Ready } from './client-driver.ts';
 import { ClientServer } from './client-server.ts';
 import type { ClientKind } from './clients.ts';
 
+/** Of a broker whose groups notice soon what their members do. */
+export const BRISK_GROUPS = {
+  'group.min.session.timeout.ms': '1000',
+  'group.consumer.min.session.timeout.ms': '1000',
+  'group.consumer.min.heartbeat.interval.ms': '250',
+  'group.consumer.heartbeat.interval.ms': '250',
+};
+
 /** Clients that a test may use; named ones only, for work on one of them. */
 const CHOSEN = process.env.BROADSHEET_CLIENTS_ONLY?.split(',');
 

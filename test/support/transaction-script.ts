@@ -1,66 +1,13 @@
 /** Transactions request by request against one broker, written down so that two brokers can be compared: each request is a
  * line, with names for producer ids and topic ids and without times. */
-import { APIS, api } from '../../src/client/apis.ts';
+import { APIS } from '../../src/client/apis.ts';
 import type { Connection } from '../../src/client/connection.ts';
 import { errorName, KafkaError } from '../../src/protocol/errors.ts';
-import * as addOffsets from '../../src/protocol/generated/AddOffsetsToTxn.ts';
-import * as addPartitions from '../../src/protocol/generated/AddPartitionsToTxn.ts';
-import { ApiKey } from '../../src/protocol/generated/api-keys.ts';
-import * as describeProducers from '../../src/protocol/generated/DescribeProducers.ts';
-import * as describeTransactions from '../../src/protocol/generated/DescribeTransactions.ts';
-import * as endTxn from '../../src/protocol/generated/EndTxn.ts';
-import * as initProducerId from '../../src/protocol/generated/InitProducerId.ts';
-import * as listTransactions from '../../src/protocol/generated/ListTransactions.ts';
-import * as offsetFetch from '../../src/protocol/generated/OffsetFetch.ts';
-import * as txnOffsetCommit from '../../src/protocol/generated/TxnOffsetCommit.ts';
-import * as writeTxnMarkers from '../../src/protocol/generated/WriteTxnMarkers.ts';
+import type { AddPartitionsToTxnResponse } from '../../src/protocol/generated/AddPartitionsToTxn.ts';
+import type { ListTransactionsRequest } from '../../src/protocol/generated/ListTransactions.ts';
 import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
-
-const CALLS = {
-  init: api(
-    ApiKey.InitProducerId,
-    initProducerId.writeInitProducerIdRequest,
-    initProducerId.readInitProducerIdResponse,
-  ),
-  add: api(
-    ApiKey.AddPartitionsToTxn,
-    addPartitions.writeAddPartitionsToTxnRequest,
-    addPartitions.readAddPartitionsToTxnResponse,
-  ),
-  addOffsets: api(
-    ApiKey.AddOffsetsToTxn,
-    addOffsets.writeAddOffsetsToTxnRequest,
-    addOffsets.readAddOffsetsToTxnResponse,
-  ),
-  end: api(ApiKey.EndTxn, endTxn.writeEndTxnRequest, endTxn.readEndTxnResponse),
-  commitOffsets: api(
-    ApiKey.TxnOffsetCommit,
-    txnOffsetCommit.writeTxnOffsetCommitRequest,
-    txnOffsetCommit.readTxnOffsetCommitResponse,
-  ),
-  offsets: api(ApiKey.OffsetFetch, offsetFetch.writeOffsetFetchRequest, offsetFetch.readOffsetFetchResponse),
-  markers: api(
-    ApiKey.WriteTxnMarkers,
-    writeTxnMarkers.writeWriteTxnMarkersRequest,
-    writeTxnMarkers.readWriteTxnMarkersResponse,
-  ),
-  producers: api(
-    ApiKey.DescribeProducers,
-    describeProducers.writeDescribeProducersRequest,
-    describeProducers.readDescribeProducersResponse,
-  ),
-  describe: api(
-    ApiKey.DescribeTransactions,
-    describeTransactions.writeDescribeTransactionsRequest,
-    describeTransactions.readDescribeTransactionsResponse,
-  ),
-  list: api(
-    ApiKey.ListTransactions,
-    listTransactions.writeListTransactionsRequest,
-    listTransactions.readListTransactionsResponse,
-  ),
-} as const;
+import { CALLS } from './transaction-calls.ts';
 
 export interface Producer {
   readonly id: number;
@@ -194,7 +141,7 @@ export class TransactionScript {
               { transactionalId, producerId: producer.id, producerEpoch: producer.epoch, verifyOnly, topics },
             ],
           };
-    const codes = (answer: addPartitions.AddPartitionsToTxnResponse) =>
+    const codes = (answer: AddPartitionsToTxnResponse) =>
       (version < 4
         ? answer.resultsByTopicV3AndBelow
         : (answer.resultsByTransaction[0]?.topicResults ?? [])
@@ -242,7 +189,7 @@ export class TransactionScript {
       topicData: [{ name: topic, partitionData: [{ index, records: builder.build() }] }],
     };
     const ask = async () => {
-      const { responses } = await this.#connection.request(APIS.produce, body, { version });
+      const { responses } = await this.#connection.request(CALLS.produce, body, { version });
       return responses[0]!.partitionResponses[0]!;
     };
     const answer = impatient ? await ask() : await this.#patient(ask, ({ errorCode }) => errorCode);
@@ -393,7 +340,7 @@ export class TransactionScript {
     }
   }
 
-  async list(body: Partial<listTransactions.ListTransactionsRequest>, version = 2): Promise<void> {
+  async list(body: Partial<ListTransactionsRequest>, version = 2): Promise<void> {
     const asked = { stateFilters: [], producerIdFilters: [], ...body };
     const answer = await this.#connection.request(CALLS.list, asked, { version });
     const found = answer.transactionStates
