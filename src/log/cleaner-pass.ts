@@ -13,7 +13,8 @@ import { corrupt } from './js-batch.ts';
 import { JsFile, removeFile, setModified } from './js-file.ts';
 import type { OffsetEntry, TimeEntry } from './js-index.ts';
 import { CLEANED_SUFFIX } from './js-replace.ts';
-import { emptyTail, extendTail, type MutableTail, segmentFileName } from './js-segment.ts';
+import { emptyTail, extendTail, type MutableTail } from './js-segment.ts';
+import { segmentFileName } from './segment-names.ts';
 import { type AbortedTransaction, encodeEntries } from './txn-index.ts';
 
 const CHUNK_BYTES = 1 << 20;

@@ -6,10 +6,10 @@
 import { BroadsheetError } from '../runtime/errors.ts';
 import { parseCheckpoint } from './checkpoints.ts';
 import type { Files, Log } from './log.ts';
+import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
 
 /** In the form of Kafka's checkpoints, one line: the offset, and once more, so that a flipped byte is noticed. */
 const FAILED_FLUSH_FILE = 'failed-flush-checkpoint';
-const SUFFIXES = ['.log', '.index', '.timeindex', '.txnindex'];
 
 /** Writes the file if a flush of the log failed. Rejects with IO, NO_SPACE ... */
 export async function noteFailedFlush(files: Files, log: Log): Promise<void> {
@@ -39,15 +39,15 @@ export async function cutFailedFlush(
     throw new BroadsheetError('CORRUPT', `${path} does not have one offset twice`);
   const sizes = new Map<number, number>();
   for (const { name, size } of await files.list(dir)) {
-    const base = /^(\d{20})\.log$/.exec(name)?.[1];
-    if (base !== undefined) sizes.set(Number(base), size);
+    const base = offsetOfFileName(name);
+    if (base !== undefined && name === segmentFileName(base, '.log')) sizes.set(base, size);
   }
   const bases = [...sizes.keys()].sort((a, b) => a - b);
   const last = bases.findLastIndex((base) => base <= offset);
   let bytesCut = 0;
   // The newest first: a kill leaves a log without a gap.
   for (const base of bases.slice(Math.max(last, 0) + 1).reverse()) {
-    for (const suffix of SUFFIXES) await files.remove(`${dir}/${String(base).padStart(20, '0')}${suffix}`);
+    for (const suffix of SEGMENT_SUFFIXES) await files.remove(`${dir}/${segmentFileName(base, suffix)}`);
     bytesCut += sizes.get(base)!;
   }
   const base = bases[Math.max(last, 0)];
@@ -63,7 +63,7 @@ async function cutSegment(dir: string, base: number, size: number, offset: numbe
     import('./js-batch.ts'),
     import('./js-file.ts'),
   ]);
-  return withFile(`${dir}/${String(base).padStart(20, '0')}.log`, 'read-write', async (file) => {
+  return withFile(`${dir}/${segmentFileName(base, '.log')}`, 'read-write', async (file) => {
     const walker = new BatchWalker(file, base, 0, size);
     try {
       do {

@@ -7,7 +7,7 @@ import { descriptors, type Folder } from './js-descriptors.ts';
 import { type JsFile, removeNow, statPath } from './js-file.ts';
 import type { OpenedLog } from './js-recovery.ts';
 import { beginReplace, CLEANED_SUFFIX, exchange } from './js-replace.ts';
-import { JsSegment, type MutableTail } from './js-segment.ts';
+import { JsSegment, type MutableTail, passes } from './js-segment.ts';
 import { type StagedSegment, Staging } from './js-staging.ts';
 import { indexOf, LogView } from './js-view.ts';
 import type {
@@ -50,11 +50,6 @@ interface FlushJob {
   readonly target: number;
 }
 
-/** Failures after which a log goes on: nothing was damaged, there was only too little of something. */
-function passes({ code }: BroadsheetError): boolean {
-  return code === 'NO_SPACE' || code === 'LIMIT';
-}
-
 function known(error: unknown): BroadsheetError {
   if (error instanceof BroadsheetError) return error;
   throw error;
@@ -62,15 +57,10 @@ function known(error: unknown): BroadsheetError {
 
 async function runFlush(job: FlushJob): Promise<void> {
   for (const segment of job.segments) await segment.log.sync();
-  for (const { offsets, times } of job.closed) {
-    for (const { entries } of [offsets, times]) {
-      await entries.finish().catch((error: unknown) => {
-        // Short of space the indexes stay short, which is allowed.
-        if (!passes(known(error))) throw error;
-      });
-    }
-    await offsets.entries.sync();
-    await times.entries.sync();
+  for (const segment of job.closed) {
+    await segment.finishIndexes();
+    await segment.offsets.entries.sync();
+    await segment.times.entries.sync();
   }
   await job.syncFolder?.sync();
 }

@@ -18,18 +18,11 @@ import {
   syncFolder,
 } from './js-file.ts';
 import type { OffsetEntry, TimeEntry } from './js-index.ts';
-import {
-  emptyTail,
-  extendTail,
-  JsSegment,
-  type MutableTail,
-  offsetOfFileName,
-  segmentFileName,
-} from './js-segment.ts';
+import { emptyTail, extendTail, JsSegment, type MutableTail, unlessShort } from './js-segment.ts';
 import type { OpenOptions, RecoveryReport } from './log.ts';
+import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
 
 const MAX_INT32 = 2 ** 31 - 1;
-const SEGMENT_SUFFIXES = ['.log', '.index', '.timeindex', '.txnindex'];
 
 /** Bytes of the files of a segment. */
 interface SegmentFiles {
@@ -70,19 +63,6 @@ export async function openLog(dir: string, options: OpenOptions): Promise<Opened
 function codeOf(error: unknown): string {
   if (!(error instanceof BroadsheetError)) throw error;
   return error.code;
-}
-
-/** Waits for what may fail for want of space or descriptors. */
-async function unlessShort(work: Promise<void>): Promise<void> {
-  await work.catch((error: unknown) => {
-    if (!['NO_SPACE', 'LIMIT'].includes(codeOf(error))) throw error;
-  });
-}
-
-/** Short of space the indexes stay short, which is allowed: what is missing is kept in memory and written later. */
-async function finishIndexes({ offsets, times }: JsSegment): Promise<void> {
-  await unlessShort(offsets.entries.finish());
-  await unlessShort(times.entries.finish());
 }
 
 class LogOpener {
@@ -283,7 +263,7 @@ class LogOpener {
           this.#lastLoaded = true;
           break;
         }
-        await finishIndexes(segment);
+        await segment.finishIndexes();
         this.#unfinished.push(segment);
       }
       this.#closedBytes += segment.closedSize;
@@ -391,7 +371,7 @@ class LogOpener {
           tail.lastTimeEntry = tail.maxTimestamp;
           tail.timeEntries++;
         }
-        await finishIndexes(segment);
+        await segment.finishIndexes();
       }
       return { tail, cut };
     } finally {

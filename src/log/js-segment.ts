@@ -11,19 +11,21 @@ import { type JsFile, statPath } from './js-file.ts';
 import { type OffsetEntry, OffsetIndex, type TimeEntry, TimeIndex } from './js-index.ts';
 import { Positions } from './js-positions.ts';
 import type { Int64 } from './js-records.ts';
-
-export function segmentFileName(baseOffset: number, suffix: string): string {
-  return String(baseOffset).padStart(20, '0') + suffix;
-}
-
-/** The offset before the first dot; undefined if the name does not begin with 20 digits and a dot, or is past 2^53. */
-export function offsetOfFileName(name: string): number | undefined {
-  if (!/^\d{20}\./.test(name)) return undefined;
-  const offset = Number(name.slice(0, 20));
-  return offset < 2 ** 53 ? offset : undefined;
-}
+import { segmentFileName } from './segment-names.ts';
 
 const MAX_INT32 = 2 ** 31 - 1;
+
+/** Whether a log goes on after a failure: nothing was damaged, there was only too little of something. */
+export function passes({ code }: BroadsheetError): boolean {
+  return code === 'NO_SPACE' || code === 'LIMIT';
+}
+
+/** Waits for what may fail so. */
+export async function unlessShort(work: Promise<void>): Promise<void> {
+  await work.catch((error: unknown) => {
+    if (!(error instanceof BroadsheetError) || !passes(error)) throw error;
+  });
+}
 
 /** What is known about the end of a segment that is written to. A value: a failed tick is undone by taking the old one. */
 export interface SegmentTail {
@@ -135,6 +137,13 @@ export class JsSegment {
 
   get #cached(): CachedFile[] {
     return [this.log, this.offsets.entries.file, this.times.entries.file];
+  }
+
+  /** Ends the files of its indexes. Short of space they stay short, which is allowed: what is missing is kept in memory and
+   * written later. */
+  async finishIndexes(): Promise<void> {
+    await unlessShort(this.offsets.entries.finish());
+    await unlessShort(this.times.entries.finish());
   }
 
   /** Closes its files for good. */

@@ -11,6 +11,7 @@ import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { BatchInfo, Files, Log } from './log.ts';
 import { abortedBy, isExpired, isMarker, type ProducerEntry, ProducerState } from './producer-state.ts';
+import { segmentFileName } from './segment-names.ts';
 import { MarkerReader } from './transaction-marker.ts';
 import type { TransactionIndex } from './txn-index.ts';
 
@@ -22,7 +23,7 @@ const CHECKED_FROM = 6;
 const SNAPSHOT_NAME = /^(\d{20})\.snapshot$/;
 
 export function snapshotName(offset: number): string {
-  return `${String(offset).padStart(20, '0')}.snapshot`;
+  return segmentFileName(offset, '.snapshot');
 }
 
 /** The offset in a snapshot's file name, or undefined for any other file. */

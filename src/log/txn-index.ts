@@ -12,6 +12,7 @@ import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { parseTransactionIndex } from './index-file.ts';
 import type { Files, Log } from './log.ts';
+import { segmentFileName } from './segment-names.ts';
 
 const VERSION = 0;
 const ENTRY_BYTES = 34;
@@ -28,7 +29,7 @@ export interface AbortedTransaction {
 }
 
 export function transactionIndexName(baseOffset: number): string {
-  return `${String(baseOffset).padStart(20, '0')}.txnindex`;
+  return segmentFileName(baseOffset, '.txnindex');
 }
 
 export class TransactionIndex {

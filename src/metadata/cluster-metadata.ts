@@ -430,7 +430,10 @@ export class ClusterMetadata {
     }
     const keeper = new SnapshotKeeper(
       {
-        ...{ folder, files: this.#engine.files, journal: this.#journal, image: this.image },
+        folder,
+        files: this.#engine.files,
+        journal: this.#journal,
+        image: this.image,
         now: () =>
           this.#loader.inTransaction
             ? undefined

@@ -8,6 +8,7 @@
  * two newest stay, with the log behind the older one: a start can do without the newest.
  */
 import type { Files } from '../log/log.ts';
+import { segmentFileName } from '../log/segment-names.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
@@ -184,7 +185,8 @@ export class SnapshotKeeper {
     const name = snapshotName(log.logEndOffset, facts?.epoch ?? 0);
     if (this.#closed || facts === undefined) return false;
     const lastTimestamp = this.#lastTimestamp;
-    const { bytesSince, isLarge } = { bytesSince: this.#bytesSince, isLarge: this.#isLarge };
+    const bytesSince = this.#bytesSince;
+    const isLarge = this.#isLarge;
     const frozen = new FrozenImage(image);
     this.#bytesSince = 0;
     this.#lastMadeAt = clock.monotonic();
@@ -254,7 +256,7 @@ export class SnapshotKeeper {
     log.setLogStartOffset(offset);
     for (const name of await log.replaceSegments(gone, [])) await files.remove(`${folder}/${name}`);
     const { logStartOffset } = log;
-    for (const base of gone) await files.remove(`${folder}/${String(base).padStart(20, '0')}.snapshot`);
+    for (const base of gone) await files.remove(`${folder}/${segmentFileName(base, '.snapshot')}`);
     this.#settings.logger.info({ segments: gone.length, logStartOffset }, 'deleted the old metadata log');
     await this.#source.onPrefixDeleted(logStartOffset);
     return true;
