@@ -2,7 +2,6 @@
  * All partitions of a data directory: opening, creating and deleting them, writing what a tick staged, flushing, and the
  * checkpoints at the directory's root. The metadata log is not among them.
  */
-import { randomUUID } from 'node:crypto';
 import type { TopicConfig } from '../config/topic-config.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -23,6 +22,7 @@ import { CleanerThread, type SegmentCleaner } from './cleaner-thread.ts';
 import type { LogCommitter } from './committer.ts';
 import type { Compaction } from './compaction.ts';
 import { forEachConcurrently } from './concurrency.ts';
+import { DeletedPartitions } from './deleted-partitions.ts';
 import { noteFailedFlush } from './failed-flush.ts';
 import { GroupFlush } from './group-flush.ts';
 import type { Files, LogEngine } from './log.ts';
@@ -32,9 +32,10 @@ import type { LogManagerSettings } from './log-settings.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
 import { PartitionFolders } from './partition-folders.ts';
 import { type LoadedPartition, loadPartition } from './partition-loader.ts';
-import { parsePartitionFolder, partitionFolder, suffixedFolder } from './partition-names.ts';
+import { parsePartitionFolder, partitionFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
 import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
+import { SnapshotWriter } from './snapshot-writer.ts';
 
 /** Folder of the metadata log, which its own owner opens. */
 const METADATA_FOLDER = '__cluster_metadata-0';
@@ -70,12 +71,6 @@ interface Slot {
   flushTimer: Timer | undefined;
 }
 
-interface PendingSnapshot {
-  readonly slot: Slot;
-  readonly offset: number;
-  readonly bytes: Uint8Array;
-}
-
 type Describe = (topic: string, index: number) => PartitionDescription | undefined;
 
 export class LogManager implements PartitionHost {
@@ -86,14 +81,13 @@ export class LogManager implements PartitionHost {
   readonly #topics = new Map<string, Slot[]>();
   readonly #topicsById = new Map<string, Slot[]>();
   readonly #slots = new Map<Partition, Slot>();
-  /** Renamed to `-delete`; closed and removed when the timer fires. */
-  readonly #deleted = new Map<Slot, Timer | undefined>();
+  readonly #deleted: DeletedPartitions;
   readonly #failures = new Map<string, BroadsheetError>();
   readonly #creating = new Set<string>();
 
   #staged = new Set<Partition>();
   #settled: Partition[] = [];
-  #snapshots: PendingSnapshot[] = [];
+  readonly #snapshots: SnapshotWriter;
   readonly #flushes: GroupFlush;
   /** Background file work that close() waits for. */
   readonly #background = new Set<Promise<void>>();
@@ -113,10 +107,14 @@ export class LogManager implements PartitionHost {
       partitions: () => this.partitions(),
       roll: (partition: Partition) => this.#roll(partition),
       checkpointLogStarts: () => this.checkpointLogStarts(),
-      removeSnapshots: (partition: Partition) => this.#removeSnapshots(partition),
+      removeSnapshots: (partition: Partition) => this.#snapshots.removeOld(partition),
       inBackground: (what: string, work: Promise<void>) => this.#inBackground(what, work),
     };
     const files = this.#files;
+    this.#snapshots = new SnapshotWriter(files, (partition) => this.#slots.get(partition)?.snapshots);
+    this.#deleted = new DeletedPartitions(dataDir, clock, (partition) =>
+      this.#inBackground('remove a deleted partition', this.#remove(partition)),
+    );
     this.#retention = new LogRetention(host, files, clock, logger);
     const retention = this.#retention;
     const parts = { host, retention, files, dataDir, clock, logger, settings: settings.cleaner };
@@ -268,29 +266,20 @@ export class LogManager implements PartitionHost {
     for (const slot of slots) {
       this.#topicsById.delete(slot.partition.topicId);
       this.#slots.delete(slot.partition);
-      this.#deleted.set(slot, undefined);
       slot.flushTimer?.cancel();
       slot.partition.markDeleted();
     }
-    const results = await Promise.allSettled(slots.map((slot) => this.#rename(slot)));
-    // A checkpoint that outlives its partition would be taken for that of the next one with its name.
-    for (const file of ROOT_CHECKPOINTS) await this.#checkpoints.write(file);
-    for (const result of results) if (result.status === 'rejected') throw asBroadsheetError(result.reason);
+    try {
+      await this.#deleted.add(slots.map((slot) => slot.partition));
+    } catch (error) {
+      throw asBroadsheetError(error);
+    } finally {
+      // A checkpoint that outlives its partition would be taken for that of the next one with its name.
+      for (const file of ROOT_CHECKPOINTS) await this.#checkpoints.write(file);
+    }
   }
 
-  async #rename(slot: Slot): Promise<void> {
-    const { topic, index, log, config } = slot.partition;
-    await log.rename(`${this.#options.dataDir}/${suffixedFolder(topic, index, randomUUID(), 'delete')}`);
-    if (this.#closing !== undefined) return;
-    const timer = this.#options.clock.setTimer(config.fileDeleteDelayMs, () => {
-      this.#deleted.delete(slot);
-      this.#inBackground('remove a deleted partition', this.#remove(slot));
-    });
-    this.#deleted.set(slot, timer);
-  }
-
-  async #remove(slot: Slot): Promise<void> {
-    const { partition } = slot;
+  async #remove(partition: Partition): Promise<void> {
     const { log } = partition;
     // What still waits on it has to be answered first.
     if (log.logEndOffset > log.writtenOffset) this.commitTick();
@@ -346,49 +335,17 @@ export class LogManager implements PartitionHost {
     const waiting = partition.pendingAppends;
     const moved = partition.settle(error);
     if (moved || partition.pendingAppends !== waiting) this.#settled.push(partition);
-    if (this.#snapshots.length > 0) this.#writeSnapshots(partition, error);
+    if (error !== undefined) this.#snapshots.drop(partition);
+    for (const written of this.#snapshots.writePassed(partition)) {
+      this.#inBackground('write a producer snapshot', written);
+      // A closed segment is flushed, so that recovery has at most the open one to scan.
+      this.onFlushNeeded(partition);
+    }
     this.#armFlushTimer(partition);
   }
 
-  // --- snapshots ---
-
   onSnapshot(partition: Partition, offset: number, bytes: Uint8Array): void {
-    const slot = this.#slots.get(partition);
-    if (slot !== undefined) this.#snapshots.push({ slot, offset, bytes });
-  }
-
-  #writeSnapshots(partition: Partition, error: BroadsheetError | undefined): void {
-    this.#snapshots = this.#snapshots.filter((snapshot) => {
-      if (snapshot.slot.partition !== partition) return true;
-      if (error !== undefined) return false;
-      if (partition.log.writtenOffset <= snapshot.offset) return true;
-      this.#inBackground('write a producer snapshot', this.#writeSnapshot(snapshot));
-      // A closed segment is flushed, so that recovery has at most the open one to scan.
-      this.onFlushNeeded(partition);
-      return false;
-    });
-  }
-
-  async #writeSnapshot({ slot, offset, bytes }: PendingSnapshot): Promise<void> {
-    const { partition, snapshots } = slot;
-    const { log } = partition;
-    try {
-      // A snapshot says that nothing below it has to be scanned for aborted transactions.
-      if (!partition.deleted) await partition.aborted.save(this.#files, log);
-      if (!partition.deleted) await snapshots.write(log.dir, offset, bytes);
-      await this.#removeSnapshots(partition);
-    } catch (error) {
-      // A folder that was renamed meanwhile has no use for it.
-      if (!partition.deleted) throw error;
-    }
-  }
-
-  async #removeSnapshots(partition: Partition): Promise<void> {
-    const slot = this.#slots.get(partition);
-    const { log } = partition;
-    if (slot === undefined) return;
-    const [first = 0] = log.segmentBaseOffsets();
-    await slot.snapshots.removeBelow(log.dir, first);
+    this.#snapshots.add(partition, offset, bytes);
   }
 
   // --- retention ---
@@ -406,13 +363,12 @@ export class LogManager implements PartitionHost {
 
   /** Closes the active segment of a partition, with a snapshot of its producers. */
   async #roll(partition: Partition): Promise<void> {
-    const slot = this.#slots.get(partition);
-    if (slot === undefined) return;
+    if (!this.#slots.has(partition)) return;
     this.commitTick();
     const { log, producers } = partition;
     const offset = log.writtenOffset;
     log.roll(this.#options.clock.now());
-    await this.#writeSnapshot({ slot, offset, bytes: encodeSnapshot(producers) });
+    await this.#snapshots.write(partition, offset, encodeSnapshot(producers));
   }
 
   // --- flushing ---
@@ -530,6 +486,7 @@ export class LogManager implements PartitionHost {
 
   async #close(brokerEpoch: number | undefined): Promise<void> {
     for (const timer of this.#timers) timer.cancel();
+    const deleted = this.#deleted.close();
     await this.#cleaner.close();
     this.commitTick();
     while (this.#background.size > 0) await Promise.all(this.#background);
@@ -550,9 +507,8 @@ export class LogManager implements PartitionHost {
     });
     for (const file of ROOT_CHECKPOINTS)
       await attempt({ file }, 'writing a checkpoint', () => this.#checkpoints.write(file));
-    await forEachConcurrently([...slots, ...this.#deleted.keys()], async (slot) => {
-      const { topic, index, log } = slot.partition;
-      this.#deleted.get(slot)?.cancel();
+    await forEachConcurrently([...slots.map((slot) => slot.partition), ...deleted], async (partition) => {
+      const { topic, index, log } = partition;
       this.#options.committer.unregister(log);
       const close = () => log.close().finally(() => noteFailedFlush(this.#files, log));
       await attempt({ topic, partition: index }, 'closing a partition', close);
