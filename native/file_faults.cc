@@ -148,27 +148,43 @@ const NamedPlan kPlans[] = {
 };
 #undef BROADSHEET_PLAN
 
+const SystemCalls* watching = nullptr;  // guarded by mutex
+bool faults_set = false;                // the same
+
+// With the mutex.
+void put_in_place() { set_system_calls(watching != nullptr ? watching : faults_set ? &faulty_calls() : nullptr); }
+
 }  // namespace
 
-Status set_file_fault(const std::string& call, const FileFault& fault) {
+const SystemCalls& faulty_calls() {
   static const SystemCalls table = make_table();
+  return table;
+}
+
+void watch_faulty_calls(const SystemCalls* watcher) {
+  std::lock_guard<std::mutex> lock(mutex);
+  watching = watcher;
+  put_in_place();
+}
+
+Status set_file_fault(const std::string& call, const FileFault& fault) {
   for (const NamedPlan& named : kPlans) {
     if (call != named.name) continue;
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      named.plan->fault = fault;
-      named.plan->active = true;
-    }
-    set_system_calls(&table);
+    std::lock_guard<std::mutex> lock(mutex);
+    named.plan->fault = fault;
+    named.plan->active = true;
+    faults_set = true;
+    put_in_place();
     return Status::Ok();
   }
   return Status::Of(Code::kInvalidArgument, "no call about files is named " + call);
 }
 
 void clear_file_faults() {
-  set_system_calls(nullptr);
   std::lock_guard<std::mutex> lock(mutex);
   for (const NamedPlan& named : kPlans) named.plan->active = false;
+  faults_set = false;
+  put_in_place();
 }
 
 }  // namespace broadsheet

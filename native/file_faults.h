@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "file.h"
 #include "status.h"
 
 namespace broadsheet {
@@ -21,5 +22,10 @@ struct FileFault {
 // For the whole process; one fault per call, the last one counts. kInvalidArgument for a call that SystemCalls lacks.
 Status set_file_fault(const std::string& call, const FileFault& fault);
 void clear_file_faults();
+
+// The calls as they are, but for the faults that are set.
+const SystemCalls& faulty_calls();
+// A table that calls faulty_calls() is put in place of it; nullptr takes it away.
+void watch_faulty_calls(const SystemCalls* watcher);
 
 }  // namespace broadsheet

@@ -20,6 +20,10 @@ IoThreads::~IoThreads() { assert(closing_ && threads_.empty()); }
 void IoThreads::enqueue(std::unique_ptr<Item> item) {
   if (closing_) return;
   if (in_flight_++ == 0) uv_ref(wake_.base());
+  if (stepped_) {
+    waiting_.push_back(std::move(item));
+    return;
+  }
   bool start;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -39,6 +43,17 @@ void IoThreads::enqueue(std::unique_ptr<Item> item) {
     return;
   }
   work_waits_.notify_one();
+}
+
+bool IoThreads::step(size_t place) {
+  if (place >= waiting_.size()) return false;
+  std::unique_ptr<Item> item = std::move(waiting_[place]);
+  waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(place));
+  item->run();
+  std::lock_guard<std::mutex> lock(mutex_);
+  finished_.push_back(std::move(item));
+  uv_async_send(wake_.get());
+  return true;
 }
 
 bool IoThreads::start_thread() {
@@ -115,6 +130,7 @@ void IoThreads::close(std::function<void()> closed) {
   for (pthread_t thread : threads_) pthread_join(thread, nullptr);
   threads_.clear();
   queue_.clear();
+  waiting_.clear();
   finished_.clear();
   uv_close(wake_.base(), [](uv_handle_t* handle) {
     // `closed` may destroy this object.

@@ -46,6 +46,14 @@ class IoThreads {
   // Submitted and not done yet.
   size_t in_flight() const { return in_flight_; }
 
+  // For tests: what is submitted from now on waits, with no thread, until step() is told to run it. Nothing may be in
+  // flight.
+  void set_stepped(bool stepped) { stepped_ = stepped; }
+  size_t waiting() const { return waiting_.size(); }
+  // Runs one of the works that wait, by its place among them, on the caller's thread; its done() follows from the loop.
+  // False when there is none.
+  bool step(size_t place);
+
   // Lets running works end (their done() is dropped, as are works that did not begin), joins the threads, then closes
   // the handle; `closed` runs on the loop's thread afterwards. Once.
   void close(std::function<void()> closed);
@@ -67,9 +75,11 @@ class IoThreads {
   const std::function<void(const std::function<void()>&)> enter_;
   UvAsync wake_;
   size_t in_flight_ = 0;
+  bool stepped_ = false;
   bool closing_ = false;
   std::function<void()> closed_;
   std::vector<pthread_t> threads_;
+  Items waiting_;  // for step()
 
   std::mutex mutex_;  // guards all below
   std::condition_variable work_waits_;

@@ -250,6 +250,7 @@ class LogOpener {
         if (tail.max_timestamp > tail.last_time_entry) {
           segment.times.append({{tail.max_timestamp, tail.max_timestamp_offset}});
         }
+        cut = cut || lacks_end(i);
         if (cut) {
           if (Status status = remove_from(i + 1); !status.ok()) return status;
           log_->tail_ = tail;
@@ -262,6 +263,18 @@ class LogOpener {
       log_->closed_bytes_ += segment.closed_size;
     }
     return Status::Ok();
+  }
+
+  // Whether the end of a segment that was scanned is missing, though what is there checks out: a power cut may take the
+  // last writes and leave the name of the next segment. What lies behind must not be taken for what comes next.
+  bool lacks_end(size_t i) {
+    const int64_t next = log_->segments_[i + 1]->base_offset;
+    if (!options_.dense || end_offset_ >= next || next <= options_.log_start_offset) return false;
+    if (report_.fault.empty()) {
+      report_.fault = log_->segments_[i]->log.name() + ": it ends at offset " + std::to_string(end_offset_) +
+                      ", and the next segment begins at " + std::to_string(next);
+    }
+    return true;
   }
 
   Status adopt_indexes(Segment* segment, const SegmentFiles& facts) {

@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "file_faults.h"
+#include "file_journal.h"
 #include "napi_util.h"
 
 namespace broadsheet {
@@ -176,6 +177,45 @@ napi_value in_flight(napi_env env, napi_callback_info) {
   return number(env, static_cast<double>(Environment::of(env).io().in_flight()));
 }
 
+napi_value begin_journal(napi_env env, napi_callback_info) {
+  begin_file_journal();
+  return undefined(env);
+}
+
+napi_value end_journal(napi_env env, napi_callback_info) {
+  end_file_journal();
+  return undefined(env);
+}
+
+// The events of file_journal.h.
+napi_value take_journal(napi_env env, napi_callback_info) {
+  const std::string events = take_file_journal();
+  napi_value buffer = nullptr;
+  napi_create_buffer_copy(env, events.size(), events.data(), nullptr, &buffer);
+  return buffer;
+}
+
+// whether: work of the I/O threads waits for step() from now on
+napi_value set_stepped(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const int64_t stepped = args.integer(0, "stepped", 0, 1);
+  if (!args.ok()) return args.reject();
+  args.environment().io().set_stepped(stepped == 1);
+  return undefined(env);
+}
+
+napi_value waiting(napi_env env, napi_callback_info) {
+  return number(env, static_cast<double>(Environment::of(env).io().waiting()));
+}
+
+// place among what waits
+napi_value step(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const int64_t place = args.integer(0, "place");
+  if (!args.ok()) return args.reject();
+  return boolean(env, args.environment().io().step(static_cast<size_t>(place)));
+}
+
 // allocatedBytes(): what malloc() has given out to the whole process and not got back; 0 where the C library can't say.
 napi_value allocated_bytes(napi_env env, napi_callback_info) {
 #if defined(__GLIBC_PREREQ)
@@ -220,6 +260,12 @@ void init_test_binding(napi_env env, napi_value exports) {
           {"map", map},
           {"send", send},
           {"work", work},
+          {"beginJournal", begin_journal},
+          {"endJournal", end_journal},
+          {"takeJournal", take_journal},
+          {"setStepped", set_stepped},
+          {"waiting", waiting},
+          {"step", step},
           {"inFlight", in_flight},
           {"allocatedBytes", allocated_bytes}});
 #if defined(__SANITIZE_ADDRESS__)

@@ -174,6 +174,7 @@ export interface LogAddon {
     logStartOffset: number,
     recoveryPoint: number,
     cleanShutdown: boolean,
+    dense: boolean,
     now: number,
     done: (status: StatusObject | undefined, handle: number, fault: string | undefined) => void,
   ): number;

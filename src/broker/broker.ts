@@ -7,6 +7,7 @@
 import type { BrokerConfig } from '../config/broker-config.ts';
 import { validateTopicConfig } from '../config/topic-config.ts';
 import { OFFSETS_TOPIC } from '../group/group-log.ts';
+import type { SegmentCleaner } from '../log/cleaner-thread.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { Compaction } from '../log/compaction.ts';
 import type { LogEngine } from '../log/log.ts';
@@ -52,6 +53,8 @@ export interface BrokerParts {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Default: a thread. */
+  readonly cleaner?: SegmentCleaner;
 }
 
 type Undo = () => Promise<void> | void;
@@ -146,6 +149,7 @@ export class BrokerInstance implements TransportHandler {
         clock,
         logger: this.#loggers.get('logs'),
         settings: logManagerSettings(config),
+        cleaner: this.#parts.cleaner,
         onActivity: () => this.#tick.request(),
       },
       describePartition(metadata, topicConfigs),

@@ -257,7 +257,7 @@ class LogOpener {
       } else {
         const { tail, cut } = await this.#scan(segment, files);
         segment.closedSize = tail.size;
-        if (cut) {
+        if (cut || this.#lacksEnd(i)) {
           await this.#removeFrom(i + 1);
           this.#tail = tail;
           this.#lastLoaded = true;
@@ -268,6 +268,18 @@ class LogOpener {
       }
       this.#closedBytes += segment.closedSize;
     }
+  }
+
+  /** Whether the end of a segment that was scanned is missing, though what is there checks out: a power cut may take the last
+   * writes and leave the name of the next segment. What lies behind must not be taken for what comes next. */
+  #lacksEnd(i: number): boolean {
+    const { dense = false, logStartOffset } = this.#options;
+    const next = this.#segments[i + 1]!.baseOffset;
+    if (!dense || this.#endOffset >= next || next <= logStartOffset) return false;
+    this.#fault ??=
+      `${this.#segments[i]!.log.name}: it ends at offset ${this.#endOffset}, ` +
+      `and the next segment begins at ${next}`;
+    return true;
   }
 
   async #adoptIndexes(segment: JsSegment, { log, index, timeindex }: SegmentFiles): Promise<void> {

@@ -24,6 +24,9 @@ export interface OpenOptions extends LogOptions {
   readonly recoveryPoint: number;
   /** After a clean stop nothing is scanned. */
   readonly cleanShutdown: boolean;
+  /** Compaction never took an offset out: where segments above the recovery point do not meet, records were lost, and the log is
+   * cut there. Default: no. */
+  readonly dense?: boolean;
   /** Now, ms since the epoch: the base of segment.ms for an empty segment. */
   readonly now: number;
 }

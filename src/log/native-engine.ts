@@ -319,6 +319,7 @@ export class NativeEngine implements LogEngine {
             options.logStartOffset,
             options.recoveryPoint,
             options.cleanShutdown,
+            options.dense ?? false,
             options.now,
             (status, handle, fault) => {
               if (status !== undefined) reject(toError(status));

@@ -46,11 +46,12 @@ export async function loadPartition(
     logStartOffset,
     recoveryPoint,
     cleanShutdown,
+    dense: !config.cleanupPolicy.includes('compact'),
     now,
   });
   try {
     const { bytesTruncated, fault } = log.recovery;
-    if (bytesTruncated > 0)
+    if (bytesTruncated > 0 || fault !== undefined)
       logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
     // Where an acknowledgement means that it is on disk, that of a batch which is sent again after a crash does too.
     if (config.flushMessages <= 1 && log.flushedOffset < log.writtenOffset) await log.flush();

@@ -60,6 +60,7 @@ export async function openMetadataLog(
       // A snapshot is made of what was flushed.
       recoveryPoint: snapshotEnd,
       cleanShutdown: false,
+      dense: true,
       now,
     });
   const log = await open(start);

@@ -11,7 +11,7 @@ const POOL = (() => {
   return Buffer.from(Array.from({ length: 1 << 16 }, () => random.int(256)));
 })();
 
-function fillerOf(stream: string, sequence: number): Buffer {
+export function fillerOf(stream: string, sequence: number): Buffer {
   let hash = sequence * 2654435761;
   for (let i = 0; i < stream.length; i++) hash = Math.imul(hash ^ stream.charCodeAt(i), 16777619);
   const start = (hash >>> 0) % (POOL.length / 2);

@@ -7,6 +7,7 @@ import {
   readSync,
   rmSync,
   statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { constants } from 'node:os';
@@ -237,6 +238,27 @@ describe.each(ENGINES)('engine=$name', (under) => {
         expect(log.recovery.fault).toContain(says);
         append(engine, log, { maxTimestamp: 1 });
         expect(log.logEndOffset).toBe(41);
+        await engine.close();
+      }
+    });
+
+    it('cuts where segments do not meet, unless compaction may have made the gap', async () => {
+      // The last batches of the second segment did not reach the disk; the name of the third one did.
+      const path = (dir: string) => join(dir, `${'36'.padStart(20, '0')}.log`);
+      for (const [options, end, fault] of [
+        [{ ...OPTIONS, dense: true }, 70, 'ends at offset 70, and the next segment begins at 72'],
+        [{ ...OPTIONS, dense: true, logStartOffset: 72 }, 100, undefined],
+        [{ ...OPTIONS, dense: true, recoveryPoint: 72 }, 100, undefined],
+        [OPTIONS, 100, undefined],
+      ] as const) {
+        const { engine, dir } = await stopped();
+        truncateSync(path(dir), 34 * 111);
+        const log = await engine.open(dir, options);
+        expect([log.logEndOffset, log.recovery.fault?.includes(fault ?? '')]).toEqual([
+          end,
+          fault === undefined ? undefined : true,
+        ]);
+        expect(append(engine, log, { maxTimestamp: 1 })).toBe(end);
         await engine.close();
       }
     });

@@ -19,6 +19,16 @@ export interface NativeTesting {
   /** Keeps an I/O thread busy for so long, then calls back. */
   work(milliseconds: number, done: () => void): number;
   inFlight(): number;
+  /** Changes of files are written down from now on. */
+  beginJournal(): void;
+  endJournal(): void;
+  /** What was written down since the last call, as native/file_journal.h says. */
+  takeJournal(): Buffer;
+  /** 1: what is submitted to the I/O threads waits for step(); 0: they run again. */
+  setStepped(stepped: 0 | 1): void;
+  waiting(): number;
+  /** Runs one work that waits, on this thread. */
+  step(place: number): boolean;
   /** What malloc() has given out to the whole process, bytes; 0 where the C library can't say. */
   allocatedBytes(): number;
 }

@@ -7,7 +7,6 @@
  * POLICY_VIOLATION (the topic is compacted and nothing else), INVALID_TOPIC_EXCEPTION (a coordinator's topic),
  * KAFKA_STORAGE_ERROR.
  */
-import type { Partition } from '../../log/partition.ts';
 import { INTERNAL_TOPICS } from '../../metadata/topic-names.ts';
 import { KafkaError, kafkaCodeOf } from '../../protocol/errors.ts';
 import {
@@ -24,8 +23,6 @@ const UNKNOWN_OFFSET = -1;
 
 interface Outcome {
   readonly errorCode: number;
-  /** The partition, if its log start moved. */
-  readonly moved?: Partition;
   readonly lowWatermark: number;
 }
 
@@ -41,14 +38,12 @@ function deleteUpTo(topic: string, index: number, asked: number, broker: BrokerC
   if (!partition.config.cleanupPolicy.includes('delete')) return refuse(KafkaError.POLICY_VIOLATION);
   const offset = asked === HIGH_WATERMARK ? partition.highWatermark : asked;
   if (offset < 0 || offset > partition.highWatermark) return refuse(KafkaError.OFFSET_OUT_OF_RANGE);
-  const before = partition.logStartOffset;
   try {
     partition.setLogStartOffset(offset);
   } catch (error) {
     return refuse(kafkaCodeOf(error));
   }
-  const lowWatermark = partition.logStartOffset;
-  return { errorCode: KafkaError.NONE, lowWatermark, ...(lowWatermark > before ? { moved: partition } : {}) };
+  return { errorCode: KafkaError.NONE, lowWatermark: partition.logStartOffset };
 }
 
 async function handle(request: Request, broker: BrokerContext): Promise<void> {
@@ -69,7 +64,8 @@ async function handle(request: Request, broker: BrokerContext): Promise<void> {
     })),
   }));
   let fault: number = KafkaError.NONE;
-  if (outcomes.some(({ partitions }) => partitions.some(({ moved }) => moved !== undefined))) {
+  // Also where no start moved: another request may have moved it just now, or could not write that down.
+  if (outcomes.some(({ partitions }) => partitions.some(({ errorCode }) => errorCode === KafkaError.NONE))) {
     try {
       await broker.checkpointLogStarts();
     } catch (error) {
@@ -79,8 +75,8 @@ async function handle(request: Request, broker: BrokerContext): Promise<void> {
   }
   const topics = outcomes.map(({ name, partitions }) => ({
     name,
-    partitions: partitions.map(({ partitionIndex, errorCode, lowWatermark, moved }) =>
-      moved === undefined || fault === KafkaError.NONE
+    partitions: partitions.map(({ partitionIndex, errorCode, lowWatermark }) =>
+      errorCode !== KafkaError.NONE || fault === KafkaError.NONE
         ? { partitionIndex, errorCode, lowWatermark }
         : { partitionIndex, errorCode: fault, lowWatermark: UNKNOWN_OFFSET },
     ),

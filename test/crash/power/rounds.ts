@@ -1,0 +1,133 @@
+/** One workload, and many power cuts of it. */
+import fs from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE } from '../../../src/log/checkpoints.ts';
+import type { EngineUnderTest } from '../../support/engines.ts';
+import { Random } from '../../support/random.ts';
+import { DiskModel, type Survival } from './disk-model.ts';
+import { FileJournal } from './file-journal.ts';
+import { verify } from './verify.ts';
+import { type Mode, Workload } from './workload.ts';
+
+/** Power cuts of one workload. */
+const CUTS = 100;
+const STEPS = 120;
+const SURVIVALS: readonly Survival[] = ['all', 'none', 'until', 'any', 'any'];
+
+export interface Outcome {
+  cuts: number;
+  events: number;
+  records: number;
+  deletions: number;
+  stops: number;
+  /** Of the first cut after which something was wrong. */
+  faults: string[];
+}
+
+export interface RoundsOptions {
+  readonly engine: EngineUnderTest;
+  readonly seed: number;
+  readonly cuts: number;
+  readonly dropsFolderSyncs?: boolean;
+}
+
+/** Runs workloads until there were so many cuts, or something is wrong. */
+export async function powerCuts(options: RoundsOptions): Promise<Outcome> {
+  const { seed, cuts } = options;
+  const outcome: Outcome = { cuts: 0, events: 0, records: 0, deletions: 0, stops: 0, faults: [] };
+  for (let round = 0; outcome.cuts < cuts && outcome.faults.length === 0; round++) {
+    await oneRound(options, seed + round, Math.min(CUTS, cuts - outcome.cuts), outcome);
+  }
+  return outcome;
+}
+
+function emptied(folder: string): string {
+  fs.rmSync(folder, { recursive: true, force: true });
+  fs.mkdirSync(folder);
+  return folder;
+}
+
+async function oneRound(
+  { engine, dropsFolderSyncs }: RoundsOptions,
+  seed: number,
+  cuts: number,
+  outcome: Outcome,
+): Promise<void> {
+  const random = new Random(seed);
+  const mode: Mode = random.int(2) === 0 ? 'synced' : 'mixed';
+  const root = fs.mkdtempSync(join(fs.existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'broadsheet-power-'));
+  try {
+    const dataDir = emptied(join(root, 'data'));
+    const model = new DiskModel(dataDir, dropsFolderSyncs);
+    const journal = new FileJournal(dataDir, random);
+    const workload = new Workload(mode, { dataDir, journal, random, make: engine.make });
+    try {
+      await workload.run(STEPS);
+    } finally {
+      journal.end();
+    }
+    const { events } = journal;
+    outcome.events += events.length;
+    outcome.records += workload.done.records;
+    outcome.deletions += workload.done.deletions;
+    outcome.stops += workload.done.stops;
+    const positions = Array.from({ length: cuts }, () => random.int(events.length + 1)).sort((a, b) => a - b);
+    for (const position of positions) {
+      model.play(events, position);
+      const survival = random.pick(SURVIVALS);
+      const faults = await afterCut(engine, model, workload, position, survival, random, root);
+      outcome.cuts++;
+      if (faults.length === 0) continue;
+      const where = `seed ${seed}, ${engine.name} engine, ${mode}: cut at event ${position} of ${events.length}, with ${survival}`;
+      outcome.faults.push(where, ...faults);
+      return;
+    }
+  } finally {
+    fs.rmSync(root, { recursive: true, force: true });
+  }
+}
+
+/** Sometimes the power goes again while the broker starts. */
+async function afterCut(
+  engine: EngineUnderTest,
+  model: DiskModel,
+  workload: Workload,
+  position: number,
+  survival: Survival,
+  random: Random,
+  root: string,
+): Promise<string[]> {
+  let dataDir = emptied(join(root, 'cut'));
+  model.write(dataDir, survival, random);
+  const twice = random.int(4) === 0;
+  const then = {
+    ...{ workload, position },
+    recoveryPoints: OffsetCheckpoint.parse(model.durableText(RECOVERY_POINT_FILE) ?? ''),
+    logStarts: OffsetCheckpoint.parse(model.durableText(LOG_START_FILE) ?? ''),
+  };
+  const again = twice ? new DiskModel(dataDir) : undefined;
+  const journal = new FileJournal(dataDir, random);
+  let faults: string[];
+  try {
+    faults = await verify({ ...then, dataDir, engine: engine.make(), journal, goesOn: !twice });
+  } finally {
+    journal.end();
+  }
+  if (again === undefined || faults.length > 0) return faults;
+  const { events } = journal;
+  const second = random.int(events.length + 1);
+  again.play(events, second);
+  dataDir = emptied(join(root, 'again'));
+  const left = random.pick(SURVIVALS);
+  again.write(dataDir, left, random);
+  const last = new FileJournal(dataDir, random);
+  try {
+    faults = await verify({ ...then, dataDir, engine: engine.make(), journal: last, goesOn: true });
+  } finally {
+    last.end();
+  }
+  if (faults.length > 0)
+    faults.unshift(`cut again at event ${second} of ${events.length} of the next life, with ${left}`);
+  return faults;
+}
