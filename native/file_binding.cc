@@ -75,7 +75,10 @@ napi_value create_durable_call(napi_env env, napi_callback_info info) {
   Args args(env, info);
   std::string path = args.string(0, "path");
   std::string data = content(&args, 1);
-  return run(&args, 2, [path = std::move(path), data = std::move(data)] { return create_durable(path, data); });
+  std::string empty = args.string(2, "empty");
+  return run(&args, 3, [path = std::move(path), data = std::move(data), empty = std::move(empty)] {
+    return create_durable(path, data, empty);
+  });
 }
 
 napi_value list_folder(napi_env env, napi_callback_info info) {

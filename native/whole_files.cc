@@ -73,7 +73,7 @@ Status write_atomic(const std::string& path, const std::string& data) {
   return sync_directory(parent_of(path));
 }
 
-Status create_durable(const std::string& path, const std::string& data) {
+Status create_durable(const std::string& path, const std::string& data, const std::string& empty) {
   const std::string folder = parent_of(path);
   bool made = false;
   if (Status status = make_one(folder, &made); !status.ok()) {
@@ -86,8 +86,15 @@ Status create_durable(const std::string& path, const std::string& data) {
   if (status.ok()) status = file->pwrite_all(data.data(), data.size(), 0);
   if (status.ok()) status = file->fsync();
   file.reset();
+  bool emptied = false;
+  if (status.ok() && !empty.empty()) {
+    status = File::open(empty, OpenMode::kCreateNew, &file);
+    emptied = status.ok();
+    file.reset();
+  }
   if (status.ok()) status = sync_directory(folder);
   if (!status.ok()) {
+    if (emptied) ignore(remove_file(empty));
     if (created) ignore(remove_file(path));
     if (made) ignore(remove_directory(folder));
   }

@@ -15,8 +15,9 @@ Status read_whole(const std::string& path, int64_t max_bytes, std::string* out);
 // A temporary file beside it (path + ".tmp"), fdatasync, rename, fsync of the folder. On failure the old content
 // stays, unless it is the last step that failed: then either may be there after a crash.
 Status write_atomic(const std::string& path, const std::string& data);
-// Makes the folder if missing and the file in it, which must not exist. On failure what was made is removed again.
-Status create_durable(const std::string& path, const std::string& data);
+// Makes the folder if missing and the file in it, which must not exist; with it, if a path is given, one beside it that
+// is empty. On failure what was made is removed again.
+Status create_durable(const std::string& path, const std::string& data, const std::string& empty = {});
 // With its parents, as far as they are missing; existing is no error.
 Status make_directories(const std::string& path);
 Status rename_durable(const std::string& from, const std::string& to);

@@ -296,7 +296,8 @@ export interface Addon extends SocketAddon, LogAddon {
   // done() is then not called.
   readFile(path: string, maxBytes: number, done: Done<Buffer>): number;
   writeAtomic(path: string, data: Uint8Array | string, done: Done<undefined>): number;
-  createDurable(path: string, data: Uint8Array | string, done: Done<undefined>): number;
+  /** `empty`: a path, or nothing. */
+  createDurable(path: string, data: Uint8Array | string, empty: string, done: Done<undefined>): number;
   listFolder(path: string, done: Done<FolderEntry[]>): number;
   pathExists(path: string, done: Done<boolean>): number;
   makeFolder(path: string, done: Done<undefined>): number;

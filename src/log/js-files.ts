@@ -60,20 +60,27 @@ export class JsFiles implements Files {
     });
   }
 
-  createDurable(path: string, data: Uint8Array | string): Promise<void> {
+  createDurable(path: string, data: Uint8Array | string, empty = ''): Promise<void> {
     const bytes = Buffer.from(data);
     return this.#inOrder([path], async () => {
       const folder = parentOf(path);
       const made = await makeOne(folder, true);
       let created = false;
+      let emptied = false;
       try {
         await withFile(path, 'create-new', async (file) => {
           created = true;
           file.writeNow([bytes], 0);
           await file.fsync();
         });
+        if (empty !== '') {
+          await withFile(empty, 'create-new', async () => {
+            emptied = true;
+          });
+        }
         await syncFolder(folder);
       } catch (error) {
+        if (emptied) await ignore(removeFile(empty));
         if (created) await ignore(removeFile(path));
         if (made) await ignore(removeFolder(folder));
         throw error;

@@ -35,6 +35,7 @@ import { type LoadedPartition, loadPartition } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
 import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
+import { segmentFileName } from './segment-names.ts';
 import { SnapshotWriter } from './snapshot-writer.ts';
 
 /** Folder of the metadata log, which its own owner opens. */
@@ -236,6 +237,8 @@ export class LogManager implements PartitionHost {
       await this.#files.createDurable(
         `${dir}/${PARTITION_METADATA_FILE}`,
         partitionMetadataText(description.topicId),
+        // A power cut that took its name and left that of a later segment would take the beginning of the log.
+        `${dir}/${segmentFileName(0, '.log')}`,
       );
       const loaded = await loadPartition(
         this.#options.engine,

@@ -186,8 +186,9 @@ export interface Files {
   read(path: string, maxBytes?: number): Promise<Buffer>;
   /** Writes a temporary file beside it, syncs, renames over it, syncs the folder. */
   writeAtomic(path: string, data: Uint8Array | string): Promise<void>;
-  /** Creates the file and its folder, both durable: one thread hop for a new partition. Fails if the file exists. */
-  createDurable(path: string, data: Uint8Array | string): Promise<void>;
+  /** Creates the file and its folder, and with them an empty file beside it if a path is given, all durable: one thread hop for a
+   * new partition. Fails if the file exists. */
+  createDurable(path: string, data: Uint8Array | string, empty?: string): Promise<void>;
   list(path: string): Promise<{ name: string; directory: boolean; size: number }[]>;
   exists(path: string): Promise<boolean>;
   mkdir(path: string): Promise<void>;

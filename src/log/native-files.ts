@@ -19,9 +19,9 @@ export class NativeFiles implements Files {
     return this.#inOrder([path], (done: Done<undefined>) => addon().writeAtomic(path, bytes, done));
   }
 
-  createDurable(path: string, data: Uint8Array | string): Promise<void> {
+  createDurable(path: string, data: Uint8Array | string, empty = ''): Promise<void> {
     const bytes = snapshot(data);
-    return this.#inOrder([path], (done: Done<undefined>) => addon().createDurable(path, bytes, done));
+    return this.#inOrder([path], (done: Done<undefined>) => addon().createDurable(path, bytes, empty, done));
   }
 
   list(path: string): Promise<FolderEntry[]> {

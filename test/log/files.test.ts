@@ -262,15 +262,20 @@ sys.stdin.read()
         ['fsync', 2],
         ['open', 0],
         ['open', 1],
+        // The empty file, and the folder to be synced.
+        ['open', 2],
+        ['open', 3],
         ['pwritev', 0],
       ] as const) {
         fail(call, EIO, skip);
-        await expect(files.createDurable(at('t-0/partition.metadata'), 'x')).rejects.toMatchObject({
+        const made = files.createDurable(at('t-0/partition.metadata'), 'x', at('t-0/empty'));
+        await expect(made).rejects.toMatchObject({
           errno: EIO,
         });
         expect([call, skip, readdirSync(dir)]).toEqual([call, skip, []]);
       }
-      await files.createDurable(at('t-0/partition.metadata'), 'x');
+      await files.createDurable(at('t-0/partition.metadata'), 'x', at('t-0/empty'));
+      expect(readdirSync(at('t-0'))).toEqual(['empty', 'partition.metadata']);
     });
 
     it('report failing removals, renames, listings and looks', async () => {
