@@ -27,6 +27,8 @@ export interface CleanerSettings {
 export interface CleanerHost {
   partitions(): Partition[];
   roll(partition: Partition): Promise<void>;
+  /** Resolves when what was flushed before the call is below the recovery points on disk. */
+  checkpointFlushed(): Promise<void>;
   removeSnapshots(partition: Partition): Promise<void>;
   inBackground(what: string, work: Promise<void>): void;
 }
@@ -175,6 +177,8 @@ export class LogCleaner {
     const end = job.segments[job.segments.length - 1]!.endOffset;
     if (log.flushedOffset < end) await log.flush();
     const result = await this.#ask(job);
+    // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
+    await host.checkpointFlushed();
     for (const { old, cleaned, hasAborted, goneMarkers } of result.groups) {
       const names = await log.replaceSegments(old, [cleaned]);
       partition.aborted.forgetFiles(old, hasAborted ? cleaned : undefined);

@@ -108,6 +108,7 @@ export class LogManager implements PartitionHost {
       partitions: () => this.partitions(),
       roll: (partition: Partition) => this.#roll(partition),
       checkpointLogStarts: () => this.checkpointLogStarts(),
+      checkpointFlushed: () => this.#checkpoints.write(RECOVERY_POINT_FILE),
       removeSnapshots: (partition: Partition) => this.#snapshots.removeOld(partition),
       inBackground: (what: string, work: Promise<void>) => this.#inBackground(what, work),
     };

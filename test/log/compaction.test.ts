@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { TopicConfig } from '../../src/config/topic-config.ts';
@@ -231,6 +231,21 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
       await engine.close();
       partition = await open();
     }
+  });
+
+  it('leaves a log that loses nothing in a kill once its topic is not compacted any more', async () => {
+    const partition = await begin();
+    fill(partition, new Random(7), 300);
+    await manager!.compact(partition);
+    fill(partition, new Random(8), 100);
+    const before = await records(partition);
+    const killed = scratch();
+    cpSync(dir, killed, { recursive: true, filter: (path) => !path.endsWith('.lock') });
+    await manager!.close(1);
+    await engine.close();
+    dir = killed;
+    config = { ...config, cleanupPolicy: ['delete'] };
+    expect(await records(await open())).toEqual(before);
   });
 
   it.each(scaled([1], [1, 2, 3, 4, 5, 6]))(
