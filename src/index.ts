@@ -9,6 +9,7 @@ import type { Compaction } from './log/compaction.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
+import { temporaryDirectory } from './runtime/temporary-directory.ts';
 
 export { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
 export { createLogger, type Logger, type LogLevel } from './runtime/logging.ts';
@@ -16,6 +17,9 @@ export { createLogger, type Logger, type LogLevel } from './runtime/logging.ts';
 export interface CreateBrokerOptions {
   /** Directory of the data; made if it is missing. Default: log.dirs of `config`, else ./data. */
   readonly dataDir?: string;
+  /** For tests: the data lies in a new temporary directory that close() removes, in memory where /dev/shm has a gibibyte free.
+   * Instead of log.dirs; not together with dataDir. Default: false. */
+  readonly memory?: boolean;
   /** Port of the one listener; 0 takes a free one. Default: listeners of `config`, else 9092. */
   readonly port?: number;
   /** Address that the one listener binds. Default: every address. */
@@ -55,7 +59,9 @@ export interface Broker {
 
 function configOf(options: CreateBrokerOptions): BrokerConfig {
   const texts = new Map(Object.entries(options.config ?? {}));
-  const { port, host, engine, transport } = options;
+  const { port, host, engine, transport, memory, dataDir } = options;
+  if (memory === true && dataDir !== undefined)
+    throw new BroadsheetError('INVALID_CONFIG', 'a broker in memory has no dataDir');
   if (engine !== undefined) texts.set('engine', engine);
   if (transport !== undefined) texts.set('transport', transport);
   if (port === undefined && host === undefined) return new BrokerConfig(texts);
@@ -83,9 +89,10 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
   const log = options.logger ?? silentLogger;
   const config = configOf(options);
   for (const warning of config.warnings) log.warn({}, warning);
-  // Not by way of log.dirs, which is a list: a path may hold a comma.
-  const dataDir = resolve(options.dataDir ?? config.dataDir);
   const { engine, transport } = await openEngines(config, log);
+  const temporary = options.memory === true ? await temporaryDirectory() : undefined;
+  // Not by way of log.dirs, which is a list: a path may hold a comma.
+  const dataDir = temporary?.path ?? resolve(options.dataDir ?? config.dataDir);
   const instance = await BrokerInstance.start({
     dataDir,
     config,
@@ -93,6 +100,9 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     transport,
     clock: systemClock,
     log,
+  }).catch(async (error: unknown) => {
+    await temporary?.remove();
+    throw error;
   });
   return {
     bootstrapServers: instance.endpoints.map(({ host, port }) => addressAndPort(host, port)).join(','),
@@ -101,6 +111,6 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     engine: engine.name,
     transport: transport.name,
     compact: (topics) => instance.compact(topics),
-    close: () => instance.close(),
+    close: () => instance.close().finally(() => temporary?.remove()),
   };
 }

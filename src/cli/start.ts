@@ -25,6 +25,7 @@ function logLevel(text: string): LogLevel {
 
 interface StartOptions {
   data?: string;
+  memory?: boolean;
   port?: number;
   host?: string;
   engine?: 'auto' | 'native' | 'js';
@@ -82,6 +83,7 @@ async function start(options: StartOptions): Promise<void> {
   const logger = createLogger(options.logLevel);
   const broker = await createBroker({
     dataDir: options.data,
+    memory: options.memory,
     port: options.port,
     host: options.host,
     engine: options.engine,
@@ -107,6 +109,7 @@ async function start(options: StartOptions): Promise<void> {
 export function define(command: Command): void {
   command
     .option('--data <dir>', 'directory for the data (default: log.dirs of the config, else ./data)')
+    .option('--memory', 'for tests: keep the data in a temporary directory, and remove it at the end')
     .option(
       '--port <n>',
       'port to listen on (default: listeners of the config, else 9092; 0 takes a free one)',

@@ -124,6 +124,8 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'log.cleaner.threads': 'Threads of the log cleaner; taken and shown, of no effect here.',
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',
+  'log.flush.dirty.bytes':
+    'Bytes written to all logs together since the last flush after which a flush of them begins.',
   'log.flush.offset.checkpoint.interval.ms': 'Time between two writes of the recovery points, in ms.',
   'log.initial.task.delay.ms': 'Time from a start to the first search for segments to delete, in ms.',
   'log.retention.check.interval.ms': 'Time between two searches for segments to delete or to close, in ms.',

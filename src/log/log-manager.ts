@@ -87,6 +87,8 @@ export class LogManager implements PartitionHost {
   readonly #creating = new Set<string>();
 
   #staged = new Set<Partition>();
+  /** Since all was last asked to be flushed. */
+  #dirtyBytes = 0;
   #settled: Partition[] = [];
   readonly #snapshots: SnapshotWriter;
   readonly #flushes: GroupFlush;
@@ -309,8 +311,9 @@ export class LogManager implements PartitionHost {
 
   // --- the tick ---
 
-  onStaged(partition: Partition): void {
+  onStaged(partition: Partition, bytes: number): void {
     this.#staged.add(partition);
+    if (!partition.flushesEveryAppend) this.#dirtyBytes += bytes;
   }
 
   /** Writes all that was staged and completes it. Gives the partitions on which appends were completed or failed. */
@@ -322,6 +325,7 @@ export class LogManager implements PartitionHost {
       this.#options.committer.commit();
       // Duplicates of what was written before have no commit to wait for.
       for (const partition of staged) this.#settle(partition, undefined);
+      if (this.#dirtyBytes >= this.#options.settings.dirtyBytes) this.#flushDirty();
     }
     this.#startFlush();
     return this.#settled;
@@ -379,6 +383,14 @@ export class LogManager implements PartitionHost {
 
   onFlushNeeded(partition: Partition): void {
     this.#flushes.add(partition);
+  }
+
+  #flushDirty(): void {
+    this.#dirtyBytes = 0;
+    for (const { partition } of this.#slots.values()) {
+      const { log } = partition;
+      if (log.flushedOffset < log.writtenOffset && log.offline === undefined) this.onFlushNeeded(partition);
+    }
   }
 
   #armFlushTimer(partition: Partition): void {
@@ -447,10 +459,7 @@ export class LogManager implements PartitionHost {
 
   /** Flushes what is dirty, so that recovery after a kill is bounded, then writes leader epochs and recovery points. */
   async checkpointRecoveryPoints(): Promise<void> {
-    for (const { partition } of this.#slots.values()) {
-      const { log } = partition;
-      if (log.flushedOffset < log.writtenOffset && log.offline === undefined) this.onFlushNeeded(partition);
-    }
+    this.#flushDirty();
     this.#startFlush();
     await this.#writeSideFiles();
     await this.#checkpoints.write(RECOVERY_POINT_FILE);

@@ -2,9 +2,11 @@
 import type { BrokerConfig } from '../config/broker-config.ts';
 import type { CleanerSettings } from './log-cleaner.ts';
 
-/** Intervals in ms. */
+/** Intervals in ms, sizes in bytes. */
 export interface LogManagerSettings {
   readonly recoveryPointCheckpointMs: number;
+  /** Written and not asked to be flushed, after which all is flushed. */
+  readonly dirtyBytes: number;
   readonly logStartCheckpointMs: number;
   readonly highWatermarkCheckpointMs: number;
   readonly producerExpirationMs: number;
@@ -18,6 +20,7 @@ export interface LogManagerSettings {
 export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
   return {
     recoveryPointCheckpointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
+    dirtyBytes: config.number('log.flush.dirty.bytes'),
     logStartCheckpointMs: config.number('log.flush.start.offset.checkpoint.interval.ms'),
     highWatermarkCheckpointMs: config.number('replica.high.watermark.checkpoint.interval.ms'),
     get producerExpirationMs() {

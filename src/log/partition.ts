@@ -50,8 +50,8 @@ export type IsolationLevel = 'read_uncommitted' | 'read_committed';
 
 /** What a partition asks of its manager. */
 export interface PartitionHost {
-  /** Has work for the next commit. */
-  onStaged(partition: Partition): void;
+  /** Has work for the next commit: so many bytes of records, none for a duplicate. */
+  onStaged(partition: Partition, bytes: number): void;
   onFlushNeeded(partition: Partition): void;
   /** State as of a segment's first offset; to be written once `offset` is below writtenOffset. */
   onSnapshot(partition: Partition, offset: number, bytes: Uint8Array): void;
@@ -319,7 +319,7 @@ export class Partition {
     size: number,
   ): void {
     this.#pending.push({ listener, token, baseOffset, endOffset, logAppendTime, producerId, previous, size });
-    this.#host.onStaged(this);
+    this.#host.onStaged(this, size);
   }
 
   /**

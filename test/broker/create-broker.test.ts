@@ -1,8 +1,8 @@
 /** createBroker on each combination of engine and transport: sockets, files, and what is left behind. */
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { type Broker, type CreateBrokerOptions, createBroker } from '../../src/index.ts';
@@ -104,6 +104,27 @@ describe.each(COMBINATIONS)('$title', ({ engine, transport }) => {
       });
       const broker = await start({ ...other, port: 0 });
       expect(broker.listeners).toHaveLength(1);
+    });
+
+    it('in memory leaves nothing behind, not after a failed start either', async () => {
+      const options = { dataDir: undefined, memory: true };
+      const brokers = await Promise.all([start(options), start(options)]);
+      const [{ dataDir }, other] = brokers as [Broker, Broker];
+      expect(other.dataDir).not.toBe(dataDir);
+      const client = await connect(brokers[0]!);
+      await client.createTopics([{ name: 't', partitions: 1 }]);
+      await client.produce('t', 0, [record('a')]);
+      expect(readdirSync(dataDir)).toContain('t-0');
+      const parent = dirname(dataDir);
+      const siblings = () => readdirSync(parent).filter((name) => name.startsWith('broadsheet-memory-'));
+      const before = siblings();
+      const { port } = other.listeners[0]!;
+      await expect(start({ ...options, port })).rejects.toMatchObject({ code: 'ADDRESS_IN_USE' });
+      expect(siblings().filter((name) => !before.includes(name))).toEqual([]);
+      await brokers[0]!.close();
+      expect(existsSync(dataDir)).toBe(false);
+      expect(existsSync(other.dataDir)).toBe(true);
+      await expect(start({ memory: true })).rejects.toMatchObject({ code: 'INVALID_CONFIG' });
     });
 
     it('refuses what is no configuration, before it makes a directory', async () => {

@@ -84,6 +84,7 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     engine = make();
     const settings = {
       recoveryPointCheckpointMs: 60_000,
+      dirtyBytes: 1 << 28,
       logStartCheckpointMs: 60_000,
       highWatermarkCheckpointMs: 5_000,
       producerExpirationMs: DAY,

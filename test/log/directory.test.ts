@@ -42,6 +42,7 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
         logger: silentLogger,
         settings: {
           recoveryPointCheckpointMs: 60_000,
+          dirtyBytes: 1 << 28,
           logStartCheckpointMs: 60_000,
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 86_400_000,

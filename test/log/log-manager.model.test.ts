@@ -90,6 +90,7 @@ class Model implements AppendListener {
         logger: silentLogger,
         settings: {
           recoveryPointCheckpointMs: 60_000,
+          dirtyBytes: 1 << 28,
           logStartCheckpointMs: 60_000,
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 2 ** 50,

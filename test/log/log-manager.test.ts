@@ -13,6 +13,7 @@ import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 const settings: LogManagerSettings = {
   recoveryPointCheckpointMs: 60_000,
+  dirtyBytes: 1 << 28,
   logStartCheckpointMs: 60_000,
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
@@ -48,9 +49,9 @@ const logger: Logger = {
   child: () => logger,
 };
 
-function open(): Promise<LogManager> {
+function open(how = settings): Promise<LogManager> {
   return LogManager.open(
-    { dataDir: '/d', engine, committer: new LogCommitter(engine), clock, logger, settings },
+    { dataDir: '/d', engine, committer: new LogCommitter(engine), clock, logger, settings: how },
     describePartition,
   );
 }
@@ -393,6 +394,29 @@ describe('deleting', () => {
 });
 
 describe('periodic work', () => {
+  it('flushes all that is dirty once so many bytes were written to all logs together', async () => {
+    const manager = await open({ ...settings, dirtyBytes: 250 });
+    const [one, two] = [await create(manager, 't'), await create(manager, 'u', 0, ID_B)];
+    const flushed = async () => {
+      await settle();
+      return [one, two].map(({ log }) => log.flushedOffset);
+    };
+    const size = rawBatch({}).length;
+    expect(size * 3).toBeLessThan(250);
+    append(manager, one);
+    append(manager, two);
+    append(manager, one);
+    expect(await flushed()).toEqual([0, 0]);
+    for (let bytes = size * 3; bytes < 250; bytes += size) append(manager, one);
+    const end = one.log.writtenOffset;
+    expect(await flushed()).toEqual([end, 1]);
+    // Counted anew from there; what is flushed with its append does not count.
+    append(manager, two);
+    manager.setConfig(one, topicConfigForTests({ flushMessages: 1 }));
+    for (let bytes = 0; bytes < 500; bytes += size) append(manager, one);
+    expect(await flushed()).toEqual([one.log.writtenOffset, 1]);
+  });
+
   it('writes checkpoints that changed, flushes what is dirty and forgets old producers', async () => {
     const manager = await open();
     const partition = await create(manager, 't');

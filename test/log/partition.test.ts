@@ -15,6 +15,7 @@ import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 const settings: LogManagerSettings = {
   recoveryPointCheckpointMs: 60_000,
+  dirtyBytes: 1 << 28,
   logStartCheckpointMs: 60_000,
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
