@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fetchFrames, produceAnswerBytes, produceFrames } from '../broker-load.ts';
 import { compile, median } from '../support.ts';
 import type { Network } from './network.ts';
@@ -20,6 +21,10 @@ const FETCH_HEADER = 97;
 /** Five in flight is what Kafka's producer allows itself. */
 const PRODUCE_DEPTH = 5;
 const FETCH_BATCHES = 1024;
+/** Where more is in flight, answers take longer than a short measurement. */
+const LARGE_FLIGHT_BYTES = 64 * MEBIBYTE;
+/** How much longer than others such a one is measured. */
+const LARGE_FLIGHT_TIMES = 5;
 
 export interface EngineScale {
   readonly rounds: number;
@@ -197,6 +202,21 @@ async function withPaths(broker: BrokerSide, use: () => Promise<Sample>): Promis
   };
 }
 
+/** What a client left behind is worked on before the next one begins. */
+async function atRest(broker: BrokerSide): Promise<void> {
+  // Connections that wait to be accepted are not counted: it has to be none for some time.
+  for (let quiet = 0; quiet < 3; quiet++) {
+    if ((await broker.stats()).connections > 0) quiet = -1;
+    await sleep(5);
+  }
+}
+
+function secondsOf(shape: Shape, seconds: number): number {
+  const depth = shape.what === 'produce' ? PRODUCE_DEPTH : 1;
+  const large = shape.batchBytes * shape.connections * depth > LARGE_FLIGHT_BYTES;
+  return large ? seconds * LARGE_FLIGHT_TIMES : seconds;
+}
+
 /** Measures all shapes on one network; `tell` hears of each as it is done. */
 export async function compareEngines(
   network: Network,
@@ -225,14 +245,15 @@ export async function compareEngines(
     const all: Row[] = [];
     for (const shape of shapesOf(scale)) {
       const path = frames.of(shape, storedBatches(scale, shape.batchBytes));
-      const limit = { count: Number.MAX_SAFE_INTEGER, seconds: scale.seconds };
+      const limit = { count: Number.MAX_SAFE_INTEGER, seconds: secondsOf(shape, scale.seconds) };
       const topic = `${TOPICS.produce}-${shape.batchBytes}`;
       const bareArgs =
         shape.what === 'produce'
           ? ['produce', join(dir, 'bare'), produceAnswerBytes(topic)]
           : ['fetch', file, FETCH_HEADER, shape.batchBytes];
-      const measure = (side: SideName): Promise<Sample> => {
+      const measure = async (side: SideName): Promise<Sample> => {
         const broker = brokers.get(side);
+        if (broker !== undefined) await atRest(broker);
         return broker === undefined
           ? withBare(network, bareArgs, (target) => load(network, target, shape, path, limit))
           : withPaths(broker, () => load(network, broker, shape, path, limit));

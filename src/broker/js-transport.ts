@@ -3,7 +3,8 @@
  *
  * What sockets receive while the event loop polls is collected; setImmediate, which comes right behind, hands it out in one
  * pass and then ends the tick. Of one connection a pass hands out 256 frames or 1 MiB, in all 8 MiB; those that were not
- * served come first in the next one. Files are read by Node's threads, so that no disk stops the loop.
+ * served come first in the next one. Files are read by Node's threads, so that no disk stops the loop. libuv accepts one
+ * connection in each turn of the loop: while they come, frames wait, or a crowd would be let in at the pace of full passes.
  *
  * What Node does not let us: reading sockets into memory of our own (each read allocates up to 64 KiB), sendfile, the sizes
  * of the kernel's buffers, and leaving connections with the kernel while accepting is off or no descriptor is left.
@@ -27,6 +28,8 @@ import type {
 const CONNECTION_FRAMES = 256;
 const CONNECTION_BYTES = 1 << 20;
 const PASS_BYTES = 8 << 20;
+/** Turns in a row that may bring a connection each before frames are handed out again. */
+const ACCEPTING_TURNS = 64;
 /** More than this in memory, beyond the bound on what is queued, is a peer that takes no answer while its requests are
  * answered. */
 const OVERFLOW_BYTES = 64 << 20;
@@ -71,6 +74,7 @@ class JsTransport implements Transport, JsConnectionHost, FrameSink {
   #flushScheduled = false;
   #received = 0;
   #receivedInPass = 0;
+  #acceptingTurns = 0;
   /** Of connections that are gone. */
   #sent = 0;
   #copied = 0;
@@ -283,7 +287,6 @@ class JsTransport implements Transport, JsConnectionHost, FrameSink {
     this.#scheduled = false;
     const handler = this.#handler;
     if (handler === undefined) return;
-    this.#receivedInPass = 0;
     this.#ticking = true;
     const heard = this.#hear(handler);
     if (heard) guarded(() => handler.onTickEnd());
@@ -297,14 +300,22 @@ class JsTransport implements Transport, JsConnectionHost, FrameSink {
     const events = this.#events;
     this.#events = [];
     for (const event of events) guarded(() => event(handler));
+    let accepted = false;
     for (const [index, listener] of this.#listeners.entries()) {
       for (let socket = listener.take(); socket !== undefined; socket = listener.take()) {
-        heard = true;
+        heard = accepted = true;
         const connection = new JsConnection(++this.#lastId, index, socket, this);
         if (!connection.gone) this.#connections.set(connection.id, connection);
         guarded(() => handler.onAccept(connection.id, connection.peer));
       }
     }
+    if (accepted && this.#acceptingTurns < ACCEPTING_TURNS) {
+      this.#acceptingTurns++;
+      this.#schedule();
+      return true;
+    }
+    this.#acceptingTurns = 0;
+    this.#receivedInPass = 0;
     const ready = this.#ready;
     this.#ready = [];
     let left = PASS_BYTES;

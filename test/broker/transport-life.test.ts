@@ -68,6 +68,25 @@ describe.each(TRANSPORTS)('transport=%s', (name) => {
       }
     });
 
+    it('lets a crowd in within a few passes, however much others send', async () => {
+      const { handler, port } = await begin();
+      const crowd: Socket[] = [];
+      const passes = new Set<number>();
+      handler.keep = false;
+      handler.answer = () => {
+        while (crowd.length < 40) crowd.push(connect(port, '127.0.0.1').on('error', () => {}));
+        if (handler.accepted.length <= 40) passes.add(handler.ticks);
+        return undefined;
+      };
+      const busy = await open(port);
+      // A pass takes 256 of them.
+      busy.write(Buffer.alloc(5 * 40_000, frame('x')));
+      await until(() => handler.accepted.length === 41);
+      expect(passes.size).toBeGreaterThan(0);
+      expect(passes.size).toBeLessThan(8);
+      for (const socket of [busy, ...crowd]) socket.destroy();
+    });
+
     it('takes no connection while accepting is off, nor after closeListener', async () => {
       const { transport, handler, port } = await begin();
       transport.setAccepting(0, false);
