@@ -13,6 +13,7 @@
  * KAFKA_STORAGE_ERROR.
  */
 import type { Partition } from '../../log/partition.ts';
+import { findByTime, findMaxTimestamp, type TimedOffset } from '../../log/time-search.ts';
 import { KafkaError, kafkaCodeOf } from '../../protocol/errors.ts';
 import {
   type ListOffsetsRequest,
@@ -21,8 +22,6 @@ import {
   readListOffsetsRequest,
   writeListOffsetsResponse,
 } from '../../protocol/generated/ListOffsets.ts';
-import { RecordBatch, readBatches } from '../../protocol/records/reader.ts';
-import { BroadsheetError } from '../../runtime/errors.ts';
 import type { BrokerContext } from '../context.ts';
 import { leaderEpochFault } from '../leader-epoch.ts';
 import type { Request } from '../request.ts';
@@ -59,66 +58,12 @@ interface Found {
 
 const NOTHING: Found = { offset: -1, timestamp: -1, leaderEpoch: -1 };
 
-/** Logs hold batches of the current format only. */
-function* batchesOf(bytes: Uint8Array): Generator<RecordBatch> {
-  for (const batch of readBatches(bytes)) {
-    if (!(batch instanceof RecordBatch)) throw new BroadsheetError('CORRUPT', 'a message of an old format');
-    yield batch;
-  }
+function found(partition: Partition, record: TimedOffset | undefined): Found {
+  return record === undefined ? NOTHING : { ...record, leaderEpoch: partition.epochs.epochOf(record.offset) };
 }
 
-/** The first record of `bytes` at or past `from` and below `upTo` that `wanted` takes. */
-function findRecord(
-  bytes: Uint8Array,
-  from: number,
-  upTo: number,
-  wanted: (timestamp: number) => boolean,
-): { offset: number; timestamp: number } | undefined {
-  for (const batch of batchesOf(bytes)) {
-    for (const record of batch.records()) {
-      if (record.offset >= upTo) return undefined;
-      if (record.offset >= from && wanted(record.timestamp)) {
-        return { offset: record.offset, timestamp: record.timestamp };
-      }
-    }
-  }
-  return undefined;
-}
-
-/** The first record with a timestamp of at least `target`. */
-async function findByTime(partition: Partition, target: number, upTo: number): Promise<Found> {
-  let from = partition.logStartOffset;
-  while (from < upTo) {
-    const bytes = await partition.log.findBatchByTimestamp(target, from, upTo);
-    if (bytes === undefined) return NOTHING;
-    const found = findRecord(bytes, from, upTo, (timestamp) => timestamp >= target);
-    if (found !== undefined) return { ...found, leaderEpoch: partition.epochs.epochOf(found.offset) };
-    // The batch's header promised more than its records hold past `from`: compaction, or the log's start, took them.
-    let next = from;
-    for (const batch of batchesOf(bytes)) next = batch.lastOffset + 1;
-    if (next <= from) return NOTHING;
-    from = next;
-  }
-  return NOTHING;
-}
-
-/** The first record that has the largest timestamp. */
-async function findMaxTimestamp(partition: Partition, upTo: number): Promise<Found> {
-  const from = partition.logStartOffset;
-  const bytes = await partition.log.findBatchByMaxTimestamp(from, upTo);
-  if (bytes === undefined) return NOTHING;
-  let largest = Number.NEGATIVE_INFINITY;
-  for (const batch of batchesOf(bytes)) {
-    for (const record of batch.records()) {
-      if (record.offset >= from && record.offset < upTo) largest = Math.max(largest, record.timestamp);
-    }
-  }
-  const found = findRecord(bytes, from, upTo, (timestamp) => timestamp === largest);
-  return found === undefined ? NOTHING : { ...found, leaderEpoch: partition.epochs.epochOf(found.offset) };
-}
-
-function find(partition: Partition, timestamp: number, upTo: number): Found | Promise<Found> {
-  const { epochs, logStartOffset } = partition;
+async function find(partition: Partition, timestamp: number, upTo: number): Promise<Found> {
+  const { epochs, log, logStartOffset } = partition;
   switch (timestamp) {
     case LATEST:
       return { offset: upTo, timestamp: -1, leaderEpoch: epochs.latest?.epoch ?? -1 };
@@ -129,9 +74,9 @@ function find(partition: Partition, timestamp: number, upTo: number): Found | Pr
     case EARLIEST_PENDING_UPLOAD:
       return NOTHING;
     case MAX_TIMESTAMP:
-      return findMaxTimestamp(partition, upTo);
+      return found(partition, await findMaxTimestamp(log, logStartOffset, upTo));
     default:
-      return findByTime(partition, timestamp, upTo);
+      return found(partition, await findByTime(log, timestamp, logStartOffset, upTo));
   }
 }
 
@@ -155,13 +100,13 @@ async function list(
   if (fault !== KafkaError.NONE) return refuse(fault);
   const upTo = message.isolationLevel === 1 ? partition.lastStableOffset : partition.highWatermark;
   try {
-    const found = await find(partition, timestamp, upTo);
+    const { offset, timestamp: time, leaderEpoch } = await find(partition, timestamp, upTo);
     return {
       partitionIndex,
       errorCode: KafkaError.NONE,
-      timestamp: found.timestamp,
-      offset: found.offset,
-      ...(version >= 4 ? { leaderEpoch: found.leaderEpoch } : {}),
+      timestamp: time,
+      offset,
+      ...(version >= 4 ? { leaderEpoch } : {}),
     };
   } catch (error) {
     if (partition.deleted) return refuse(KafkaError.UNKNOWN_TOPIC_OR_PARTITION);
