@@ -2,7 +2,11 @@
  * The small text files of a data directory, in Kafka's formats: the offset checkpoints at its root,
  * `.kafka_cleanshutdown` and `partition.metadata`. A checkpoint that does not parse is worth a warning and a rebuild,
  * never a failed start. Writing is atomic.
+ *
+ * An offset checkpoint that we write ends with a line of its checksum, which Apache Kafka takes for the offset of a partition
+ * that it does not have, and leaves out when it writes the file.
  */
+import { crc32c } from '../protocol/crc32c.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import type { Files } from './log.ts';
@@ -54,9 +58,18 @@ function checkpointLines(text: string): string[] {
   return lines;
 }
 
+/** The name before a checksum: no topic's. */
+const CHECKSUM = '#crc32c';
+
+function checksumLine(lines: readonly string[]): string {
+  return `${CHECKSUM} 0 ${crc32c(Buffer.from(lines.join('\n'), 'latin1'))}`;
+}
+
 /** Offsets by topic and partition. */
 export class OffsetCheckpoint {
   readonly #offsets = new Map<string, number>();
+  /** Whether the text that was read had a checksum: if not, Apache Kafka wrote it, and an altered offset goes unnoticed. */
+  checked = false;
 
   static #key(topic: string, partition: number): string {
     return `${topic} ${partition}`;
@@ -84,7 +97,13 @@ export class OffsetCheckpoint {
   /** Throws CORRUPT. */
   static parse(text: string): OffsetCheckpoint {
     const checkpoint = new OffsetCheckpoint();
-    for (const line of checkpointLines(text)) {
+    const lines = checkpointLines(text);
+    if (lines.at(-1)?.startsWith(CHECKSUM)) {
+      const line = lines.pop();
+      if (line !== checksumLine(lines)) throw new BroadsheetError('CORRUPT', 'the checksum does not match');
+      checkpoint.checked = true;
+    }
+    for (const line of lines) {
       const match = /^([a-zA-Z0-9._-]{1,249}) (\d{1,10}) (\d{1,16})$/.exec(line.trim());
       if (match === null) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
       const [, topic, partition, offset] = match as unknown as [string, string, string, string];
@@ -94,7 +113,8 @@ export class OffsetCheckpoint {
   }
 
   text(): string {
-    return formatCheckpoint([...this.#offsets].map(([key, offset]) => `${key} ${offset}`));
+    const lines = [...this.#offsets].map(([key, offset]) => `${key} ${offset}`);
+    return formatCheckpoint([...lines, checksumLine(lines)]);
   }
 }
 

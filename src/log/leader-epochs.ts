@@ -1,6 +1,7 @@
 /**
  * The history of a partition's leader epochs: at which offset each began (KIP-101). Kept in `leader-epoch-checkpoint`,
- * whose text is `0`, the number of entries, then `epoch startOffset` a line.
+ * whose text is `0`, the number of lines, then `epoch startOffset` on a line. We write each line twice, so that an altered byte
+ * is noticed; Apache Kafka reads that, and writes them once.
  */
 import { BroadsheetError } from '../runtime/errors.ts';
 import { formatCheckpoint, parseCheckpoint } from './checkpoints.ts';
@@ -25,7 +26,8 @@ export class LeaderEpochs {
     for (const fields of parseCheckpoint(text, 2)) {
       const [epoch, startOffset] = fields as [number, number];
       const last = epochs.latest;
-      if (last !== undefined && (epoch <= last.epoch || startOffset < last.startOffset)) {
+      if (last?.epoch === epoch && last.startOffset === startOffset) continue;
+      if (last !== undefined && (epoch <= last.epoch || startOffset <= last.startOffset)) {
         throw new BroadsheetError('CORRUPT', `epoch ${epoch} does not follow epoch ${last.epoch}`);
       }
       epochs.#entries.push({ epoch, startOffset });
@@ -36,7 +38,8 @@ export class LeaderEpochs {
   /** The checkpoint's text; clears `dirty`. */
   text(): string {
     this.dirty = false;
-    return formatCheckpoint(this.#entries.map((entry) => `${entry.epoch} ${entry.startOffset}`));
+    const lines = this.#entries.map((entry) => `${entry.epoch} ${entry.startOffset}`);
+    return formatCheckpoint(lines.flatMap((line) => [line, line]));
   }
 
   get entries(): readonly EpochEntry[] {

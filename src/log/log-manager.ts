@@ -29,6 +29,7 @@ import type { Files, LogEngine } from './log.ts';
 import { LogCleaner } from './log-cleaner.ts';
 import { LogRetention } from './log-retention.ts';
 import type { LogManagerSettings } from './log-settings.ts';
+import { LogStarts } from './log-starts.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
 import { PartitionFolders } from './partition-folders.ts';
 import { type LoadedPartition, loadPartition } from './partition-loader.ts';
@@ -163,11 +164,10 @@ export class LogManager implements PartitionHost {
     const { dataDir } = this.#options;
     const cleanShutdown = (await readCleanShutdown(this.#files, dataDir)) !== undefined;
     await this.#files.remove(`${dataDir}/${CLEAN_SHUTDOWN_FILE}`);
-    const [recoveryPoints, logStarts] = await Promise.all(
-      [RECOVERY_POINT_FILE, LOG_START_FILE].map((name) =>
-        readOffsetCheckpoint(this.#files, `${dataDir}/${name}`, this.#logger),
-      ),
-    );
+    const [recoveryPoints, logStarts] = await Promise.all([
+      readOffsetCheckpoint(this.#files, `${dataDir}/${RECOVERY_POINT_FILE}`, this.#logger),
+      LogStarts.read(this.#files, dataDir, this.#logger),
+    ]);
     const found = (await this.#files.list(dataDir)).filter((entry) => entry.directory);
     const folders = new PartitionFolders(this.#files, dataDir, this.#logger);
     await forEachConcurrently(found, async ({ name }) => {
@@ -188,8 +188,8 @@ export class LogManager implements PartitionHost {
           dir,
           {
             config: description!.config,
-            logStartOffset: logStarts!.get(topic, index) ?? 0,
-            recoveryPoint: recoveryPoints!.get(topic, index) ?? 0,
+            logStart: logStarts.get(topic, description!.topicId, index),
+            recoveryPoint: recoveryPoints.get(topic, index) ?? 0,
             cleanShutdown,
             now: this.#options.clock.now(),
             producerExpirationMs: this.#options.settings.producerExpirationMs,
@@ -248,7 +248,7 @@ export class LogManager implements PartitionHost {
         dir,
         {
           config: description.config,
-          logStartOffset: 0,
+          logStart: { offset: 0, checked: true },
           recoveryPoint: 0,
           cleanShutdown: true,
           now: this.#options.clock.now(),

@@ -5,6 +5,7 @@ import { PARTITION_METADATA_FILE, partitionMetadataText } from './checkpoints.ts
 import type { Files } from './log.ts';
 import { readTopicId } from './partition-loader.ts';
 import { suffixedFolder, suffixOf } from './partition-names.ts';
+import { offsetOfFileName } from './segment-names.ts';
 
 export class PartitionFolders {
   readonly #files: Files;
@@ -35,13 +36,16 @@ export class PartitionFolders {
 
   /** False if the folder is not that of the topic with this id (undefined: of none); it was set aside then. */
   async belongs(topic: string, index: number, dir: string, expected: string | undefined): Promise<boolean> {
-    const topicId = await readTopicId(this.#files, dir);
-    if (expected !== undefined && topicId === expected) return true;
+    const found = await readTopicId(this.#files, dir);
+    if (expected !== undefined && found === expected) return true;
+    const topicId =
+      found !== undefined && expected !== undefined && isAlmost(found, expected) ? undefined : found;
     const entries = await this.#files.list(dir);
-    const logBytes = entries
-      .filter((entry) => entry.name.endsWith('.log'))
-      .reduce((sum, entry) => sum + entry.size, 0);
-    if (topicId === undefined && logBytes === 0) {
+    // Quarantined bytes of segments too.
+    const logs = entries.filter((entry) => entry.name.includes('.log'));
+    const logBytes = logs.reduce((sum, entry) => sum + entry.size, 0);
+    const isEmpty = logBytes === 0 && logs.every((entry) => offsetOfFileName(entry.name) === 0);
+    if (topicId === undefined && isEmpty) {
       // Its creation was cut short before it could hold a byte.
       await this.#files.removeTree(dir);
       return false;
@@ -61,4 +65,11 @@ export class PartitionFolders {
     );
     return false;
   }
+}
+
+/** Whether two ids differ in one character: ids are random, so that one byte of one of them was altered. */
+function isAlmost(one: string, other: string): boolean {
+  let differing = 0;
+  for (let i = 0; i < one.length; i++) if (one[i] !== other[i]) differing++;
+  return one.length === other.length && differing === 1;
 }

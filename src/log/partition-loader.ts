@@ -6,6 +6,7 @@ import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } fr
 import { cutFailedFlush, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine } from './log.ts';
+import type { LogStart } from './log-starts.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
 import type { ProducerState } from './producer-state.ts';
@@ -13,7 +14,7 @@ import { TransactionIndex } from './txn-index.ts';
 
 export interface LoadOptions {
   readonly config: TopicConfig;
-  readonly logStartOffset: number;
+  readonly logStart: LogStart;
   readonly recoveryPoint: number;
   readonly cleanShutdown: boolean;
   /** ms since the epoch. */
@@ -36,26 +37,40 @@ export async function loadPartition(
   options: LoadOptions,
   logger: Logger,
 ): Promise<LoadedPartition> {
-  const { config, logStartOffset, now } = options;
+  const { config, logStart, now, cleanShutdown } = options;
   // After a clean stop no flush had failed.
-  const failed = options.cleanShutdown ? undefined : await cutWhereSynced(engine.files, dir, logger);
-  const recoveryPoint = Math.min(options.recoveryPoint, failed?.offset ?? Number.POSITIVE_INFINITY);
-  const { cleanShutdown } = options;
-  const log = await engine.open(dir, {
-    ...logOptionsOf(config),
-    logStartOffset,
-    recoveryPoint,
-    cleanShutdown,
-    dense: !config.cleanupPolicy.includes('compact'),
-    now,
-  });
-  try {
-    const { bytesTruncated, fault } = log.recovery;
+  const failed = cleanShutdown ? undefined : await cutWhereSynced(engine.files, dir, logger);
+  let recoveryPoint = Math.min(options.recoveryPoint, failed?.offset ?? Number.POSITIVE_INFINITY);
+  const open = async () => {
+    const opened = await engine.open(dir, {
+      ...logOptionsOf(config),
+      logStartOffset: logStart.checked ? logStart.offset : 0,
+      recoveryPoint,
+      cleanShutdown,
+      dense: !config.cleanupPolicy.includes('compact'),
+      now,
+    });
+    const { bytesTruncated, fault } = opened.recovery;
     if (bytesTruncated > 0 || fault !== undefined)
       logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
+    return opened;
+  };
+  let log = await open();
+  try {
+    if (!cleanShutdown && log.writtenOffset < recoveryPoint) {
+      // Wrong, or what was on disk is not there any more: either way it vouches for nothing.
+      logger.warn(
+        { dir, recoveryPoint, end: log.writtenOffset },
+        'the recovery point lies past the end: the whole log is checked',
+      );
+      await log.close();
+      recoveryPoint = 0;
+      log = await open();
+    }
+    if (!logStart.checked) applyUncheckedStart(log, logStart.offset, logger);
     // Where an acknowledgement means that it is on disk, that of a batch which is sent again after a crash does too.
     if (config.flushMessages <= 1 && log.flushedOffset < log.writtenOffset) await log.flush();
-    const epochs = await loadEpochs(engine.files, log, options, logger);
+    const epochs = await loadEpochs(engine.files, log, { cleanShutdown, recoveryPoint }, logger);
     const snapshots = new ProducerSnapshots(engine.files, logger);
     const names = (await engine.files.list(dir)).map((entry) => entry.name);
     await snapshots.open(log, names);
@@ -70,6 +85,16 @@ export async function loadPartition(
     await log.close().catch(() => {});
     throw error;
   }
+}
+
+/** One altered digit must not hide every record. */
+function applyUncheckedStart(log: Log, offset: number, logger: Logger): void {
+  if (offset <= log.writtenOffset) log.setLogStartOffset(Math.max(offset, log.logStartOffset));
+  else
+    logger.warn(
+      { dir: log.dir, logStartOffset: offset, end: log.writtenOffset },
+      'the log start lies past the end: it counts for nothing',
+    );
 }
 
 async function cutWhereSynced(files: Files, dir: string, logger: Logger): ReturnType<typeof cutFailedFlush> {
@@ -96,7 +121,7 @@ async function cutWhereSynced(files: Files, dir: string, logger: Logger): Return
 async function loadEpochs(
   files: Files,
   log: Log,
-  options: LoadOptions,
+  options: Pick<LoadOptions, 'cleanShutdown' | 'recoveryPoint'>,
   logger: Logger,
 ): Promise<LeaderEpochs> {
   const path = `${log.dir}/${LEADER_EPOCH_FILE}`;

@@ -1,6 +1,7 @@
 /** Writes the offset checkpoints at a data directory's root: one at a time, and only when they changed. */
 import { HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE } from './checkpoints.ts';
 import type { Files } from './log.ts';
+import { copyLogStarts } from './log-starts.ts';
 import type { Partition } from './partition.ts';
 
 export type RootCheckpoint = typeof RECOVERY_POINT_FILE | typeof LOG_START_FILE | typeof HIGH_WATERMARK_FILE;
@@ -35,6 +36,7 @@ export class RootCheckpoints {
       this.#queued.delete(file);
       const text = this.#text(file);
       if (this.#written.get(file) === text) return;
+      if (file === LOG_START_FILE) await copyLogStarts(this.#files, this.#dataDir, this.#raisedStarts());
       await this.#files.writeAtomic(`${this.#dataDir}/${file}`, text);
       this.#written.set(file, text);
     });
@@ -45,13 +47,22 @@ export class RootCheckpoints {
 
   #text(file: RootCheckpoint): string {
     const checkpoint = new OffsetCheckpoint();
+    if (file === LOG_START_FILE) {
+      for (const { topic, index, offset } of this.#raisedStarts()) checkpoint.set(topic, index, offset);
+      return checkpoint.text();
+    }
     for (const partition of this.#partitions()) {
-      const { topic, index, log } = partition;
-      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, partition.recoveryPoint);
-      else if (file === HIGH_WATERMARK_FILE) checkpoint.set(topic, index, partition.highWatermark);
-      else if (log.logStartOffset > (log.segmentBaseOffsets()[0] ?? 0))
-        checkpoint.set(topic, index, log.logStartOffset);
+      const { topic, index, recoveryPoint, highWatermark } = partition;
+      checkpoint.set(topic, index, file === RECOVERY_POINT_FILE ? recoveryPoint : highWatermark);
     }
     return checkpoint.text();
+  }
+
+  /** Of logs that start above their first segment. */
+  *#raisedStarts(): Generator<{ topic: string; topicId: string; index: number; offset: number }> {
+    for (const { topic, topicId, index, log } of this.#partitions()) {
+      const offset = log.logStartOffset;
+      if (offset > (log.segmentBaseOffsets()[0] ?? 0)) yield { topic, topicId, index, offset };
+    }
   }
 }

@@ -7,21 +7,69 @@ import {
   readCleanShutdown,
   readOffsetCheckpoint,
 } from '../../src/log/checkpoints.ts';
+import { LeaderEpochs } from '../../src/log/leader-epochs.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
+import { epochsText } from '../support/checkpoint-text.ts';
 import { MemoryFiles } from '../support/memory-log.ts';
 
 /** As Apache Kafka 4.4 wrote it. */
 const KAFKA_TEXT = '0\n3\ncompacted-swept 0 1186\ncompacted 0 1187\n__consumer_offsets 1 947\n';
+
+/** Every flipped bit of a text, and every beginning of it. */
+function* harmed(text: string): Generator<string> {
+  for (let at = 0; at < text.length; at++) {
+    yield text.slice(0, at);
+    for (let bit = 0; bit < 8; bit++) {
+      const flipped = String.fromCharCode(text.charCodeAt(at) ^ (1 << bit));
+      yield text.slice(0, at) + flipped + text.slice(at + 1);
+    }
+  }
+}
+
+function parsed<T>(parse: () => T): T | undefined {
+  try {
+    return parse();
+  } catch (error) {
+    expect(error).toMatchObject({ code: 'CORRUPT' });
+    return undefined;
+  }
+}
 
 describe('OffsetCheckpoint', () => {
   it('reads and writes what Kafka writes', () => {
     const checkpoint = OffsetCheckpoint.parse(KAFKA_TEXT);
     expect(checkpoint.get('compacted-swept', 0)).toBe(1186);
     expect(checkpoint.get('compacted-swept', 1)).toBeUndefined();
-    expect(checkpoint.text()).toBe(KAFKA_TEXT);
-    expect(new OffsetCheckpoint().text()).toBe('0\n0\n');
+    expect(checkpoint.checked).toBe(false);
+    const text = checkpoint.text();
+    expect(text).toBe(`${KAFKA_TEXT.replace('\n3\n', '\n4\n')}#crc32c 0 3184236475\n`);
+    const again = OffsetCheckpoint.parse(text);
+    expect(again.checked).toBe(true);
+    expect([...again.entries()]).toEqual([...checkpoint.entries()]);
+    expect(new OffsetCheckpoint().text()).toBe('0\n1\n#crc32c 0 0\n');
     expect(OffsetCheckpoint.parse('').size).toBe(0);
     expect(OffsetCheckpoint.parse('0\n0\n').size).toBe(0);
+  });
+
+  it('never gives another offset for a flipped bit or a missing byte', () => {
+    const checkpoint = OffsetCheckpoint.parse(KAFKA_TEXT);
+    const text = checkpoint.text();
+    const faults = [...harmed(text)].filter((harmedText) => {
+      const read = parsed(() => OffsetCheckpoint.parse(harmedText));
+      return (
+        read !== undefined &&
+        read.size > 0 &&
+        [...checkpoint.entries()].some((each) => read.get(each.topic, each.partition) !== each.offset)
+      );
+    });
+    expect(faults).toEqual([]);
+    const epochs = ['0 0', '1 10', '12 250'];
+    const history = epochsText(...epochs);
+    const wrong = [...harmed(history)].filter((harmedText) => {
+      const read = parsed(() => LeaderEpochs.parse(harmedText));
+      return read !== undefined && read.entries.length > 0 && read.text() !== history;
+    });
+    expect(wrong).toEqual([]);
   });
 
   it.each([

@@ -21,6 +21,7 @@ import { crc32c } from '../../src/protocol/crc32c.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { rawBatch } from '../support/batches.ts';
+import { offsetsText } from '../support/checkpoint-text.ts';
 import { ENGINES } from '../support/engines.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
 import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
@@ -123,8 +124,10 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
       expect(snapshots.map((name) => Number(name.slice(0, 20)))).toEqual([6, 12, 18, 20]);
       const at12 = decodeSnapshot(readFileSync(join(dataDir, 't-0', snapshots[1]!)));
       expect(at12[0]?.batches[0]).toMatchObject({ lastOffset: 11, lastSequence: 11 });
-      expect(readFileSync(join(dataDir, 'recovery-point-offset-checkpoint'), 'utf8')).toBe('0\n1\nt 0 20\n');
-      expect(readFileSync(join(dataDir, 'log-start-offset-checkpoint'), 'utf8')).toBe('0\n1\nt 0 3\n');
+      expect(readFileSync(join(dataDir, 'recovery-point-offset-checkpoint'), 'utf8')).toBe(
+        offsetsText('t 0 20'),
+      );
+      expect(readFileSync(join(dataDir, 'log-start-offset-checkpoint'), 'utf8')).toBe(offsetsText('t 0 3'));
       expect(readFileSync(join(dataDir, '.kafka_cleanshutdown'), 'utf8')).toBe(
         '{"version":0,"brokerEpoch":5}',
       );
@@ -233,6 +236,102 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
       await next.close(2);
       expect(readdirSync(dataDir).filter((name) => name.endsWith('-delete'))).toEqual([]);
       expect(existsSync(join(dataDir, 't-0', 'partition.metadata'))).toBe(true);
+    });
+  });
+
+  describe('where a log starts', () => {
+    const START = 'log-start-offset-checkpoint';
+    const at = (name: string) => join(dataDir, name);
+    const facts = (manager: LogManager) => {
+      const { logStartOffset, logEndOffset } = manager.partition('t', 0)!;
+      return [logStartOffset, logEndOffset];
+    };
+    const readable = async (manager: LogManager) => {
+      const { log } = manager.partition('t', 0)!;
+      return (await log.scanBatches(log.logStartOffset, log.writtenOffset, false)).length;
+    };
+
+    /** 20 records in 4 segments, the log starts at 3; stopped. */
+    async function stopped(): Promise<void> {
+      const manager = await open();
+      const partition = await manager.create('t', 0, describeTopic('t-0', ID_A, { segmentBytes: 1000 }));
+      for (let i = 0; i < 20; i++) append(partition, new Answers(), i);
+      manager.commitTick();
+      partition.setLogStartOffset(3);
+      await manager.close(5);
+      await engine.close();
+    }
+
+    it.each([
+      ['a missing file', () => rmSync(at(START))],
+      ['a missing copy', () => rmSync(at(`${START}.copy`))],
+      ['an empty file', () => writeFileSync(at(START), '')],
+      ['an altered offset', () => writeFileSync(at(START), offsetsText('t 0 3').replace('t 0 3', 't 0 7'))],
+      ['an altered name', () => writeFileSync(at(START), offsetsText('t 0 3').replace('t 0 3', 'u 0 3'))],
+      [
+        "a copy that is older than Kafka's file",
+        () => {
+          writeFileSync(at(START), '0\n1\nt 0 3\n');
+          writeFileSync(at(`${START}.copy`), offsetsText(`${ID_A} 0 2`));
+        },
+      ],
+      [
+        "a copy of an earlier topic's",
+        () => {
+          writeFileSync(at(START), '0\n1\nt 0 3\n');
+          writeFileSync(at(`${START}.copy`), offsetsText(`${ID_B} 0 9`));
+        },
+      ],
+    ])('outlives %s', async (_, harm) => {
+      await stopped();
+      harm();
+      const manager = await open();
+      expect([...facts(manager), await readable(manager)]).toEqual([3, 20, 17]);
+      await manager.close(6);
+    });
+
+    it('is not believed without a checksum where it lies past the end', async () => {
+      await stopped();
+      writeFileSync(at(START), '0\n1\nt 0 21\n');
+      rmSync(at(`${START}.copy`));
+      const manager = await open();
+      expect([...facts(manager), await readable(manager)]).toEqual([0, 20, 20]);
+      await manager.close(6);
+    });
+
+    it('and ends stay where they are when the topic id of an empty partition is damaged', async () => {
+      await stopped();
+      let manager = await open();
+      manager.setConfig(
+        manager.partition('t', 0)!,
+        topicConfigForTests({ retentionMs: 1, segmentBytes: 1000 }),
+      );
+      clock.advance(1e9);
+      await manager.retain();
+      expect(facts(manager)).toEqual([20, 20]);
+      await manager.close(6);
+      await engine.close();
+      const path = at('t-0/partition.metadata');
+      for (const harmed of ['', readFileSync(path, 'latin1').replace('OeXl', 'OeXm')]) {
+        writeFileSync(path, harmed);
+        manager = await open();
+        expect(facts(manager)).toEqual([20, 20]);
+        await manager.close(6);
+        await engine.close();
+      }
+    });
+
+    it('a recovery point past the end vouches for nothing', async () => {
+      await stopped();
+      rmSync(at('.kafka_cleanshutdown'));
+      writeFileSync(at('recovery-point-offset-checkpoint'), '0\n1\nt 0 99\n');
+      const path = at('t-0/00000000000000000006.log');
+      const bytes = readFileSync(path);
+      bytes[bytes.length - 1]! ^= 1;
+      writeFileSync(path, bytes);
+      const manager = await open();
+      expect([...facts(manager), await readable(manager)]).toEqual([3, 11, 8]);
+      await manager.close(6);
     });
   });
 });

@@ -8,6 +8,7 @@ import { VirtualClock } from '../../src/runtime/clock.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 import type { Logger } from '../../src/runtime/logging.ts';
 import { type RawBatchFields, rawBatch } from '../support/batches.ts';
+import { epochsText, offsetsText } from '../support/checkpoint-text.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
 import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
@@ -123,12 +124,12 @@ describe('a clean stop', () => {
     partition.setLogStartOffset(1);
     await manager.close(77);
     await manager.close(78);
-    expect(text('recovery-point-offset-checkpoint')).toBe('0\n2\nt 0 6\nempty 0 0\n');
-    expect(text('replication-offset-checkpoint')).toBe('0\n2\nt 0 6\nempty 0 0\n');
-    expect(text('log-start-offset-checkpoint')).toBe('0\n1\nt 0 1\n');
+    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText('t 0 6', 'empty 0 0'));
+    expect(text('replication-offset-checkpoint')).toBe(offsetsText('t 0 6', 'empty 0 0'));
+    expect(text('log-start-offset-checkpoint')).toBe(offsetsText('t 0 1'));
     expect(text('.kafka_cleanshutdown')).toBe('{"version":0,"brokerEpoch":77}');
-    expect(text('t-0/leader-epoch-checkpoint')).toBe('0\n1\n0 1\n');
-    expect(text('empty-0/leader-epoch-checkpoint')).toBe('0\n1\n0 0\n');
+    expect(text('t-0/leader-epoch-checkpoint')).toBe(epochsText('0 1'));
+    expect(text('empty-0/leader-epoch-checkpoint')).toBe(epochsText('0 0'));
     const snapshot = engine.files.content.get('/d/t-0/00000000000000000006.snapshot');
     expect(decodeSnapshot(snapshot!).map((entry) => entry.producerId)).toEqual([5]);
     expect(engine.files.content.has('/d/empty-0/00000000000000000000.snapshot')).toBe(false);
@@ -140,7 +141,7 @@ describe('a clean stop', () => {
     const again = manager.partition('t', 0)!;
     expect([again.logStartOffset, again.highWatermark, again.logEndOffset]).toEqual([1, 6, 6]);
     expect(again.producers.get(5)?.batches[0]?.lastSequence).toBe(3);
-    expect(again.epochs.text()).toBe('0\n2\n0 1\n4 6\n');
+    expect(again.epochs.text()).toBe(epochsText('0 1', '4 6'));
     expect(logged).toEqual([]);
   });
 
@@ -189,7 +190,7 @@ describe('after a kill', () => {
     const again = (await open()).partition('t', 0)!;
     expect(again.highWatermark).toBe(4);
     expect(again.producers.get(5)?.batches.map((batch) => batch.lastSequence)).toEqual([1, 3]);
-    expect(again.epochs.text()).toBe('0\n3\n0 0\n2 2\n3 4\n');
+    expect(again.epochs.text()).toBe(epochsText('0 0', '2 2', '3 4'));
   });
 
   it('knows the last five batches of a producer, though a snapshot holds but one', async () => {
@@ -324,14 +325,14 @@ describe('deleting', () => {
     partition.setLogStartOffset(1);
     clock.advance(60_000);
     await settle();
-    expect(text('log-start-offset-checkpoint')).toBe('0\n1\nt 0 1\n');
+    expect(text('log-start-offset-checkpoint')).toBe(offsetsText('t 0 1'));
     const deleted = manager.deleteTopic('t');
     expect(partition.deleted).toBe(true);
     expect(manager.partition('t', 0)).toBeUndefined();
     await deleted;
     expect(await folders()).toEqual([expect.stringMatching(/^t-0\.[0-9a-f]{32}-delete$/)]);
-    expect(text('log-start-offset-checkpoint')).toBe('0\n0\n');
-    expect(text('recovery-point-offset-checkpoint')).toBe('0\n0\n');
+    expect(text('log-start-offset-checkpoint')).toBe(offsetsText());
+    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText());
 
     const next = await create(manager, 't', 0, ID_B);
     expect(next.logEndOffset).toBe(0);
@@ -428,15 +429,15 @@ describe('periodic work', () => {
     });
     clock.advance(5_000);
     await settle();
-    expect(text('replication-offset-checkpoint')).toBe('0\n1\nt 0 1\n');
+    expect(text('replication-offset-checkpoint')).toBe(offsetsText('t 0 1'));
     expect(text('recovery-point-offset-checkpoint')).toBeUndefined();
     for (let i = 0; i < 24; i++) {
       clock.advance(5_000);
       await settle();
     }
     expect(partition.log.flushedOffset).toBe(1);
-    expect(text('recovery-point-offset-checkpoint')).toBe('0\n1\nt 0 1\n');
-    expect(text('t-0/leader-epoch-checkpoint')).toBe('0\n1\n0 0\n');
+    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText('t 0 1'));
+    expect(text('t-0/leader-epoch-checkpoint')).toBe(epochsText('0 0'));
     expect(partition.producers.size).toBe(1);
     for (let i = 0; i < 150; i++) {
       clock.advance(600_000);
@@ -455,7 +456,7 @@ describe('periodic work', () => {
     expect(logged).toEqual([expect.stringContaining('bad')]);
     clock.advance(5_000);
     await settle();
-    expect(text('replication-offset-checkpoint')).toBe('0\n1\nt 0 0\n');
+    expect(text('replication-offset-checkpoint')).toBe(offsetsText('t 0 0'));
     await manager.close(1);
   });
 });
