@@ -180,6 +180,15 @@ Status set_file_fault(const std::string& call, const FileFault& fault) {
   return Status::Of(Code::kInvalidArgument, "no call about files is named " + call);
 }
 
+int64_t file_fault_skips(const std::string& call) {
+  for (const NamedPlan& named : kPlans) {
+    if (call != named.name) continue;
+    std::lock_guard<std::mutex> lock(mutex);
+    return named.plan->active ? named.plan->fault.skip : -1;
+  }
+  return -1;
+}
+
 void clear_file_faults() {
   std::lock_guard<std::mutex> lock(mutex);
   for (const NamedPlan& named : kPlans) named.plan->active = false;

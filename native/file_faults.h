@@ -22,6 +22,8 @@ struct FileFault {
 // For the whole process; one fault per call, the last one counts. kInvalidArgument for a call that SystemCalls lacks.
 Status set_file_fault(const std::string& call, const FileFault& fault);
 void clear_file_faults();
+// How many calls will go well before the fault strikes; -1 when none is set for that call, or it has struck.
+int64_t file_fault_skips(const std::string& call);
 
 // The calls as they are, but for the faults that are set.
 const SystemCalls& faulty_calls();

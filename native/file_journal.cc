@@ -12,7 +12,7 @@ namespace broadsheet {
 
 namespace {
 
-enum Kind { kOpen, kClose, kWrite, kTruncate, kSync, kSynced, kMakeDirectory, kRename, kUnlink, kRemoveDirectory };
+enum Kind { kOpen, kClose, kWrite, kTruncate, kSync, kSynced, kMakeDirectory, kRename, kUnlink, kRemoveDirectory, kFailed };
 
 // Held while a change is made, so that the order in the journal is the order of the changes. A sync runs without it.
 std::mutex mutex;
@@ -70,7 +70,8 @@ int noted_sync(int fd) {
   }
   const int result = (below().*kSyncCall)(fd);
   std::lock_guard<std::mutex> lock(mutex);
-  if (result == 0) note(kSynced, fd, own);
+  // A signal does not take the pages out of the kernel's hands.
+  if (result == 0 || errno != EINTR) note(result == 0 ? kSynced : kFailed, fd, own);
   return result;
 }
 

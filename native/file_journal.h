@@ -7,7 +7,7 @@
 namespace broadsheet {
 
 // From now on every change of a file or folder, and every sync, is written down, in the order in which they took
-// effect. Faults (file_faults.h) lie below: what failed is not there. For the whole process.
+// effect. Faults (file_faults.h) lie below: what failed is not there, syncs aside. For the whole process.
 void begin_file_journal();
 void end_file_journal();
 
@@ -25,6 +25,7 @@ void end_file_journal();
 //   7 rename                                  old path, NUL, new path
 //   8 unlink                                  path
 //   9 rmdir                                   path
+//   10 failed   yes         that of its sync
 std::string take_file_journal();
 
 }  // namespace broadsheet

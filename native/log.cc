@@ -134,6 +134,7 @@ void Log::cut_back() {
     } else {
       std::shared_ptr<File> file;
       status = staged.segment->log.get(&file);
+      cut_segment_ = std::min(cut_segment_, staged.segment->base_offset);
       // Without a descriptor nothing was written.
       status = status.ok() ? file->truncate(tail_.size) : Status::Ok();
     }
@@ -254,7 +255,9 @@ LogView Log::view() const {
 
 FlushJob Log::begin_flush() {
   FlushJob job;
-  for (size_t i = segment_of(flushed_offset_); i < segments_.size(); ++i) job.segments.push_back(segments_[i]);
+  const size_t first = segment_of(std::min(flushed_offset_, cut_segment_));
+  for (size_t i = first; i < segments_.size(); ++i) job.segments.push_back(segments_[i]);
+  cut_segment_ = INT64_MAX;
   job.closed.swap(unfinished_);
   job.target = written_offset_;
   if (folder_dirty_) job.sync_folder = folder_;

@@ -185,6 +185,9 @@ class Log {
   bool replacing_ = false;
   bool wants_flush_ = false;
   bool folder_dirty_ = false;
+  // The next flush begins at this segment, if flushed_offset_ does not lie before it: it was cut shorter, now or by a
+  // process that was killed, and a power cut could bring back what was cut off.
+  int64_t cut_segment_ = INT64_MAX;
   int64_t writeback_begins_ = 0;  // position in the active segment
 };
 

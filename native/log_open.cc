@@ -106,6 +106,7 @@ class LogOpener {
     log.log_start_offset_ = std::max(options_.log_start_offset, log.segments_.front()->base_offset);
     log.flushed_offset_ = clean_ ? end_offset_ : std::min(options_.recovery_point, end_offset_);
     log.writeback_begins_ = log.tail_.size;
+    log.cut_segment_ = log.active().base_offset;
     log.report_ = report_;
     *out = std::move(log_);
     return Status::Ok();

@@ -42,6 +42,13 @@ napi_value clear_faults(napi_env env, napi_callback_info) {
   return undefined(env);
 }
 
+napi_value fault_skips(napi_env env, napi_callback_info info) {
+  Args args(env, info);
+  const std::string call = args.string(0, "call");
+  if (!args.ok()) return args.reject();
+  return number(env, static_cast<double>(file_fault_skips(call)));
+}
+
 napi_value open_file(napi_env env, napi_callback_info info) {
   Args args(env, info);
   const std::string path = args.string(0, "path");
@@ -252,6 +259,7 @@ void init_test_binding(napi_env env, napi_value exports) {
   define(env, testing,
          {{"setFault", set_fault},
           {"clearFaults", clear_faults},
+          {"faultSkips", fault_skips},
           {"openFile", open_file},
           {"closeFile", close_file},
           {"read", read},

@@ -1,5 +1,5 @@
-// npm run test:crash -- [--rounds N] [--seed S] [what vitest takes]: the crash tests, with N power cuts (test/crash/power.test.ts)
-// instead of as many as the size says, and the seed that a failing run printed.
+// npm run test:crash -- [--rounds N] [--seed S] [what vitest takes]: the crash tests, with N power cuts and N failing
+// calls (test/crash/power.test.ts, call-faults.test.ts) instead of as many as the size says, and the seed that a failing run printed.
 import { spawnSync } from 'node:child_process';
 
 /** Options of ours, and the variables that the tests read. */

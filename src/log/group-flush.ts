@@ -36,11 +36,13 @@ export class GroupFlush {
   }
 
   async #flushWaiting(): Promise<void> {
-    const partitions = [...this.#waiting].filter((partition) => partition.offline === undefined);
+    const partitions = [...this.#waiting];
     this.#waiting.clear();
     let failure: unknown;
     try {
-      await this.#engine.flushAll(partitions.map((partition) => partition.log));
+      // A log may have gone offline by a flush that it began itself: its partition has to hear of that all the same.
+      const sound = partitions.filter((partition) => partition.offline === undefined);
+      await this.#engine.flushAll(sound.map((partition) => partition.log));
     } catch (error) {
       failure = error;
     }

@@ -86,6 +86,9 @@ export class JsLog implements Log {
   #replacing = false;
   #wantsFlush = false;
   #folderDirty: boolean;
+  /** The next flush begins at this segment, if flushedOffset does not lie before it: it was cut shorter, now or by a process that
+   * was killed, and a power cut could bring back what was cut off. */
+  #cutSegment: number;
   #flushing = false;
   #flushWaits: { resolve(): void; reject(error: BroadsheetError): void }[] = [];
   #closing: Promise<void> | undefined;
@@ -101,6 +104,7 @@ export class JsLog implements Log {
     this.#closedBytes = opened.closedBytes;
     this.#unfinished = opened.unfinished;
     this.#folderDirty = opened.folderDirty;
+    this.#cutSegment = opened.segments.at(-1)!.baseOffset;
     this.logStartOffset = opened.logStartOffset;
     this.writtenOffset = opened.endOffset;
     this.#openedAt = opened.endOffset;
@@ -218,6 +222,7 @@ export class JsLog implements Log {
   }
 
   #truncateActive(): void {
+    this.#cutSegment = Math.min(this.#cutSegment, this.#active.baseOffset);
     let file: JsFile;
     try {
       file = this.#active.log.openNow();
@@ -456,7 +461,7 @@ export class JsLog implements Log {
 
   #beginFlush(): FlushJob {
     const job: FlushJob = {
-      segments: this.#segments.slice(indexOf(this.#segments, this.flushedOffset)),
+      segments: this.#segments.slice(indexOf(this.#segments, Math.min(this.flushedOffset, this.#cutSegment))),
       closed: this.#unfinished,
       syncFolder: this.#folderDirty ? this.#folder : undefined,
       target: this.writtenOffset,
@@ -464,6 +469,7 @@ export class JsLog implements Log {
     this.#unfinished = [];
     this.#folderDirty = false;
     this.#wantsFlush = false;
+    this.#cutSegment = Number.POSITIVE_INFINITY;
     return job;
   }
 

@@ -14,6 +14,8 @@ export interface EngineUnderTest {
    * `limit` bytes. For the whole process. */
   setFault(call: FileCall | 'preadv2', skip: number, times: number, errno: number, limit: number): void;
   clearFaults(): void;
+  /** Calls that will go well before that call's fault strikes; -1 when it has struck. */
+  faultSkips(call: FileCall | 'preadv2'): number;
   /** Bounds the open files of logs; 0 is the usual bound. */
   limitDescriptors(files: number): void;
   descriptors(): { readonly openFiles: number; readonly forcedSyncs: number };
@@ -24,6 +26,7 @@ const native: EngineUnderTest = {
   make: () => new NativeEngine(),
   setFault: (...fault) => nativeTesting().setFault(...fault),
   clearFaults: () => nativeTesting().clearFaults(),
+  faultSkips: (call) => nativeTesting().faultSkips(call),
   limitDescriptors: (files) => addon().descriptorCache(files, files === 0 ? 0 : files - 2),
   descriptors: () => addon().descriptorCache(),
 };
@@ -55,6 +58,7 @@ const js: EngineUnderTest = {
     plans.clear();
     injectFileFaults(undefined);
   },
+  faultSkips: (call) => (call === 'preadv2' ? -1 : (plans.get(call)?.skip ?? -1)),
   limitDescriptors: (files) => descriptors.setLimit(files),
   descriptors: () => descriptors,
 };

@@ -6,6 +6,8 @@ export interface NativeTesting {
    * with errno 0 it moves at most `limit` bytes. For the whole process. */
   setFault(call: string, skip: number, times: number, errno: number, limit: number): number;
   clearFaults(): void;
+  /** How many calls will go well before the fault of a call strikes; -1 when it has, or there is none. */
+  faultSkips(call: string): number;
   openFile(path: string, mode: 'read' | 'read-write' | 'create' | 'create-new'): number;
   closeFile(file: number): boolean;
   /** Bytes read. */

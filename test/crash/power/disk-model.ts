@@ -6,6 +6,7 @@
  *   durable by a sync of their folder.
  * - Of a file's writes without a sync, each sector of 512 bytes (or page of 4096) lies on the disk as it was at some moment since
  *   the last sync, and so does the file's length; where neither wrote, there are zeros.
+ * - After a sync that failed, what it was to cover is covered by none that comes later.
  * - Of the changes of names in a folder without a sync, any may be there and any may be missing.
  */
 import fs from 'node:fs';
@@ -16,9 +17,10 @@ import type { FileEvent } from './file-journal.ts';
 const SECTOR = 512;
 const PAGE = 4096;
 
-type DataChange =
-  | { readonly at: number; readonly kind: 'write'; readonly position: number; readonly bytes: Buffer }
-  | { readonly at: number; readonly kind: 'truncate'; readonly length: number };
+type DataChange = { readonly at: number; forgotten: boolean } & (
+  | { readonly kind: 'write'; readonly position: number; readonly bytes: Buffer }
+  | { readonly kind: 'truncate'; readonly length: number }
+);
 
 interface NameChange {
   readonly at: number;
@@ -56,12 +58,18 @@ class FileNode {
 
   /** What came before event `before` is durable. */
   sync(before: number): void {
-    const covered = this.#changes.filter(({ at }) => at < before);
+    const covered = this.#changes.filter(({ at, forgotten }) => at < before && !forgotten);
     if (covered.length === 0) return;
     const whole = this.#played(covered, () => covered.length, covered.length);
     this.#durable = whole;
     this.#size = whole.length;
+    // What an earlier sync failed to write is gone for good: it lies below what this one wrote.
     this.#changes = this.#changes.filter(({ at }) => at >= before);
+  }
+
+  /** The sync failed: the kernel says so once, and does not try again. */
+  forget(before: number): void {
+    for (const change of this.#changes) change.forgotten ||= change.at < before;
   }
 
   get durable(): Buffer {
@@ -190,14 +198,10 @@ export class DiskModel {
   #at = 0;
 
   /** `root`: of the paths in the journal. What lies there now is durable. */
-  constructor(root: string, dropsFolderSyncs = false) {
+  constructor(root: string) {
     this.#root = root;
-    this.#dropsFolderSyncs = dropsFolderSyncs;
     load(root, this.#top);
   }
-
-  /** The canary: as if no folder had ever been synced. */
-  readonly #dropsFolderSyncs: boolean;
 
   /** Plays the events up to number `to`; never back. */
   play(events: readonly FileEvent[], to: number): void {
@@ -218,17 +222,21 @@ export class DiskModel {
       case 'write':
       case 'truncate': {
         const node = this.#open.get(event.fd);
-        if (node instanceof FileNode) node.change({ ...event, at });
+        if (node instanceof FileNode) node.change({ ...event, at, forgotten: false });
         return;
       }
       case 'sync':
         this.#syncs.set(event.number, at);
         return;
-      case 'synced': {
+      case 'synced':
+      case 'failed': {
         const node = this.#open.get(event.fd);
         const before = this.#syncs.get(event.number)!;
         this.#syncs.delete(event.number);
-        if (node instanceof FolderNode && this.#dropsFolderSyncs) return;
+        if (event.kind === 'failed') {
+          if (node instanceof FileNode) node.forget(before);
+          return;
+        }
         node?.sync(before);
         return;
       }

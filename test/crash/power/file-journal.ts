@@ -14,7 +14,7 @@ export type FileEvent =
   | { readonly kind: 'truncate'; readonly fd: number; readonly length: number }
   /** A sync begins; `number` is its own. */
   | { readonly kind: 'sync'; readonly fd: number; readonly number: number }
-  | { readonly kind: 'synced'; readonly fd: number; readonly number: number }
+  | { readonly kind: 'synced' | 'failed'; readonly fd: number; readonly number: number }
   | { readonly kind: 'mkdir' | 'unlink' | 'rmdir'; readonly path: string }
   | { readonly kind: 'rename'; readonly path: string; readonly to: string };
 
@@ -30,6 +30,7 @@ const KINDS = [
   'rename',
   'unlink',
   'rmdir',
+  'failed',
 ] as const;
 const HEADER_BYTES = 32;
 
@@ -47,7 +48,7 @@ function parseNative(journal: Buffer): FileEvent[] {
     } else if (kind === 'close') events.push({ kind, fd });
     else if (kind === 'write') events.push({ kind, fd, position: number, bytes });
     else if (kind === 'truncate') events.push({ kind, fd, length: number });
-    else if (kind === 'sync' || kind === 'synced') events.push({ kind, fd, number });
+    else if (kind === 'sync' || kind === 'synced' || kind === 'failed') events.push({ kind, fd, number });
     else if (kind === 'rename') {
       const [path, to] = bytes.toString().split('\0') as [string, string];
       events.push({ kind, path, to });
@@ -133,7 +134,7 @@ export class FileJournal {
       await new Promise((resolve) => (idle < 1000 ? setImmediate(resolve) : setTimeout(resolve, 1)));
       if (settled) break;
       idle = this.stepOne() ? 0 : idle + 1;
-      if (idle > 20_000) throw new Error('nothing happens any more');
+      if (idle > 3000) throw new Error('nothing happens any more');
     }
     return promise;
   }

@@ -35,7 +35,8 @@ interface Sent {
 }
 
 export interface SentBatch {
-  readonly base: number;
+  /** Number of its first record. */
+  readonly first: number;
   readonly count: number;
   /** Of the partition's one idempotent producer; -1: without. */
   readonly sequence: number;
@@ -51,6 +52,7 @@ export interface Found {
 /** Of records; recent, or their producers would be forgotten. */
 export const BEGINNING = Date.now();
 
+/** Records are numbered as they are sent; as long as nothing fails, that is their offset. */
 export class Ledger {
   readonly name: string;
   readonly compacted: boolean;
@@ -64,6 +66,10 @@ export class Ledger {
   readonly startAsked = new Steps();
   readonly start = new Steps();
   nextSequence = 0;
+  /** Batches that are not answered. */
+  waiting = 0;
+  /** Where batches are, by what was answered: base offset, number of the first record, count. */
+  readonly #answered: { readonly base: number; readonly first: number; readonly count: number }[] = [];
 
   constructor(name: string, compacted = false) {
     this.name = name;
@@ -74,22 +80,33 @@ export class Ledger {
     return this.#sent.length;
   }
 
-  /** The record that is to have the next offset. */
-  next(key: string | undefined, tombstone: boolean): NewRecord {
-    const offset = this.#sent.length;
-    const sent = { key: key ?? `k${offset}`, tombstone };
-    this.#sent.push(sent);
-    return this.#record(offset);
+  answered(base: number, first: number, count: number, position: number): void {
+    this.#answered.push({ base, first, count });
+    this.acked.note(position, base + count);
   }
 
-  #record(offset: number): NewRecord {
-    const { key, tombstone } = this.#sent[offset]!;
+  /** The record that is sent next. */
+  next(key: string | undefined, tombstone: boolean): NewRecord {
+    const number = this.#sent.length;
+    this.#sent.push({ key: key ?? `k${number}`, tombstone });
+    return this.#record(number);
+  }
+
+  #record(number: number): NewRecord {
+    const { key, tombstone } = this.#sent[number]!;
     return {
-      timestamp: BEGINNING + offset,
+      timestamp: BEGINNING + number,
       key,
-      value: tombstone ? null : fillerOf(this.name, offset),
-      headers: [{ key: 'at', value: `${this.name}@${offset}` }],
+      value: tombstone ? null : fillerOf(this.name, number),
+      headers: [{ key: 'number', value: `${this.name}#${number}` }],
     };
+  }
+
+  /** Its number, or undefined if it is not just as it was sent. */
+  #numberOf(record: RecordView): number | undefined {
+    const text = Buffer.from(record.headers[0]?.value ?? []).toString();
+    const number = Number(text.slice(text.lastIndexOf('#') + 1));
+    return number < this.#sent.length && isSame(record, this.#record(number)) ? number : undefined;
   }
 
   /** What is wrong with what was found where `asked` offsets had been sent and `must` were promised to be there. */
@@ -99,7 +116,7 @@ export class Ledger {
     if (end > asked) faults.push(`ends at ${end}, and ${asked} records were sent`);
     if (start < startMust) faults.push(`starts at ${start}, and ${startMust} was promised`);
     // Where records were deleted that a power cut took as well, the log begins anew.
-    if (end > start && end < this.end && !this.batches.some(({ base }) => base === end))
+    if (end > start && end < this.end && !this.batches.some(({ first }) => first === end))
       faults.push(`ends at ${end}, within a batch`);
     let due = start;
     const here = new Map<string, number>();
@@ -108,10 +125,8 @@ export class Ledger {
       if (this.compacted ? offset < due : offset !== due)
         faults.push(`offset ${offset} where ${due} was due`);
       due = offset + 1;
-      const expected = offset < this.#sent.length ? this.#record(offset) : undefined;
-      if (expected === undefined || !isSame(record, expected)) {
+      if (this.#numberOf(record) !== offset)
         faults.push(`offset ${offset} is not what was sent: ${String(record.headers[0]?.value)}`);
-      }
       here.set(Buffer.from(record.key ?? []).toString(), offset);
       if (faults.length > 5) return faults;
     }
@@ -127,6 +142,46 @@ export class Ledger {
       if (offset >= must) continue;
       if (here.get(key) !== offset && !(this.#sent[offset]!.tombstone && here.get(key) === undefined))
         faults.push(`key ${key} is found at ${here.get(key)}, was last written at ${offset}`);
+    }
+    return faults;
+  }
+
+  /** The same where some of what was sent was refused: each record is one that was sent, none is there twice, and what was
+   * answered is where the answer said. */
+  faultsAfterErrors({ start, end, records }: Found): string[] {
+    const faults: string[] = [];
+    const numbers = new Map<number, number>();
+    const seen = new Set<number>();
+    /** Last offset of each key. */
+    const last = new Map<string, number>();
+    let due = start;
+    for (const record of records) {
+      const { offset } = record;
+      if (this.compacted ? offset < due : offset !== due)
+        faults.push(`offset ${offset} where ${due} was due`);
+      due = offset + 1;
+      const number = this.#numberOf(record);
+      if (number === undefined) faults.push(`offset ${offset} is not what was sent`);
+      else {
+        if (seen.has(number)) faults.push(`record ${number} is at ${offset}, and a second time`);
+        seen.add(number);
+        numbers.set(offset, number);
+        last.set(this.#sent[number]!.key, offset);
+      }
+      if (faults.length > 5) return faults;
+    }
+    if (due !== end && !this.compacted) faults.push(`records end at ${due}, the log at ${end}`);
+    for (const { base, first, count } of this.#answered) {
+      for (let i = 0; i < count; i++) {
+        const offset = base + i;
+        const { key } = this.#sent[first + i]!;
+        if (offset < start || numbers.get(offset) === first + i) continue;
+        if (this.compacted && offset < (last.get(key) ?? -1)) continue;
+        faults.push(
+          `record ${first + i} was acknowledged at ${offset}, where ${numbers.get(offset)} is; the end is ${end}`,
+        );
+        break;
+      }
     }
     return faults;
   }

@@ -6,6 +6,7 @@ import type { LogEngine } from '../../../src/log/log.ts';
 import { errorName, KafkaError } from '../../../src/protocol/errors.ts';
 import type { RecordView } from '../../../src/protocol/records/batch.ts';
 import { RecordBatch, readBatches } from '../../../src/protocol/records/reader.ts';
+import { BatchBuilder } from '../../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../../src/runtime/clock.ts';
 import { CALLS } from '../../support/transaction-calls.ts';
 import { DiskBroker } from './disk-broker.ts';
@@ -79,6 +80,7 @@ class Checks {
     const { errorCode, partitions } = body.topics[0]!;
     const { state, ledgers } = topic.at(position);
     const there = errorCode === 0;
+    if (topic.lost) return;
     if (!there && errorCode !== KafkaError.UNKNOWN_TOPIC_OR_PARTITION)
       this.faults.push(`${topic.name}: ${errorName(errorCode)}`);
     if (there && state === 'gone') this.faults.push(`${topic.name} was deleted and is there`);
@@ -93,6 +95,12 @@ class Checks {
     const { workload, position, goesOn, recoveryPoints, logStarts } = this.#options;
     const found = await this.#read(topic.name, index);
     if (found === undefined) return;
+    if (workload.bearsErrors) {
+      const faults = ledger.faultsAfterErrors(found);
+      if (goesOn && faults.length === 0) faults.push(...(await this.#takesMore(topic.name, index, found)));
+      this.faults.push(...faults.map((fault) => `${ledger.name}: ${fault}`));
+      return;
+    }
     const acked = topic.isSynced(workload.mode) ? ledger.acked.at(position) : 0;
     const onDisk = recoveryPoints.get(topic.name, index) ?? 0;
     const must = Math.max(acked, ledger.durable.at(position), onDisk);
@@ -141,7 +149,12 @@ class Checks {
       const before = offset;
       for (const batch of readBatches(bytes ?? new Uint8Array())) {
         if (!(batch instanceof RecordBatch)) throw new Error('an old message');
-        for (const record of batch.records()) if (record.offset >= offset) records.push(record);
+        try {
+          for (const record of batch.records()) if (record.offset >= offset) records.push(record);
+        } catch (error) {
+          this.faults.push(`${topic}-${index} at ${batch.baseOffset} of ${end}: ${(error as Error).message}`);
+          return undefined;
+        }
         offset = Math.max(offset, batch.lastOffset + 1);
       }
       if (offset === before) {
@@ -153,26 +166,37 @@ class Checks {
     return { start, end, records };
   }
 
+  async #takesMore(topic: string, index: number, { end }: Found): Promise<string[]> {
+    const record = { timestamp: this.#options.workload.clock.now(), key: 'one more', value: null };
+    const { errorCode, baseOffset } = await this.#produce(
+      topic,
+      index,
+      new BatchBuilder().append(record).build(),
+    );
+    return errorCode === 0 && baseOffset === end ? [] : [`one more: ${errorName(errorCode)}, ${baseOffset}`];
+  }
+
+  async #produce(topic: string, index: number, records: Uint8Array) {
+    const { body } = await this.#broker.ask(APIS.produce, 9, {
+      ...{ transactionalId: null, acks: -1, timeoutMs: 1000 },
+      topicData: [{ name: topic, partitionData: [{ index, records: Uint8Array.from(records) }] }],
+    });
+    return body.responses[0]!.partitionResponses[0]!;
+  }
+
   /** The producer sends the last batch that is there again, then the next one. */
   async #goOn(topic: string, index: number, ledger: Ledger, { start, end }: Found): Promise<string[]> {
     const { producer } = this.#options.workload;
-    const last = ledger.batches.findLast(({ base, sequence }) => sequence >= 0 && base < end);
-    const produce = async (records: Uint8Array) => {
-      const { body } = await this.#broker.ask(APIS.produce, 9, {
-        ...{ transactionalId: null, acks: -1, timeoutMs: 1000 },
-        topicData: [{ name: topic, partitionData: [{ index, records: Uint8Array.from(records) }] }],
-      });
-      return body.responses[0]!.partitionResponses[0]!;
-    };
+    const last = ledger.batches.findLast(({ first, sequence }) => sequence >= 0 && first < end);
     const faults: string[] = [];
-    if (last !== undefined && last.base >= start) {
-      const { errorCode, baseOffset } = await produce(last.bytes);
-      if (errorCode !== 0 || baseOffset !== last.base)
-        faults.push(`what is at ${last.base} was sent again: ${errorName(errorCode)}, ${baseOffset}`);
+    if (last !== undefined && last.first >= start) {
+      const { errorCode, baseOffset } = await this.#produce(topic, index, last.bytes);
+      if (errorCode !== 0 || baseOffset !== last.first)
+        faults.push(`what is at ${last.first} was sent again: ${errorName(errorCode)}, ${baseOffset}`);
     }
-    const next = ledger.batches.find(({ base, sequence }) => sequence >= 0 && base >= end);
-    if (next !== undefined && (last === undefined || last.base >= start) && producer.producerId >= 0) {
-      const { errorCode, baseOffset } = await produce(next.bytes);
+    const next = ledger.batches.find(({ first, sequence }) => sequence >= 0 && first >= end);
+    if (next !== undefined && (last === undefined || last.first >= start) && producer.producerId >= 0) {
+      const { errorCode, baseOffset } = await this.#produce(topic, index, next.bytes);
       if (errorCode !== 0 || baseOffset !== end)
         faults.push(`the next batch at ${end}: ${errorName(errorCode)}, ${baseOffset}`);
     }

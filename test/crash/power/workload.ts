@@ -12,6 +12,7 @@ import {
 } from '../../../src/protocol/generated/OffsetCommit.ts';
 import { BatchBuilder } from '../../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../../src/runtime/clock.ts';
+import { BroadsheetError } from '../../../src/runtime/errors.ts';
 import { deleteRecords } from '../../support/admin-calls.ts';
 import type { Random } from '../../support/random.ts';
 import { DiskBroker } from './disk-broker.ts';
@@ -87,6 +88,8 @@ export class TopicState {
     ledgers: readonly Ledger[];
   }[] = [];
   busy = false;
+  /** A request to make or delete it failed: it may be there or not. */
+  lost = false;
 
   constructor(kind: Kind) {
     this.name = kind.name;
@@ -108,8 +111,23 @@ export class TopicState {
   }
 }
 
+export interface WorkloadOptions {
+  readonly dataDir: string;
+  readonly journal: FileJournal;
+  readonly random: Random;
+  readonly make: () => LogEngine;
+  /** Calls about files will fail: requests may be refused, and the broker may fail to start or to stop. Default: nothing may fail. */
+  readonly bearsErrors?: boolean;
+}
+
+/** A request was answered with an error. */
+class Refused extends Error {}
+
 export class Workload {
   readonly mode: Mode;
+  readonly bearsErrors: boolean;
+  /** What was refused, or failed. */
+  readonly refusals: string[] = [];
   readonly topics: TopicState[] = [
     ...KINDS.map((kind) => new TopicState(kind)),
     ...PASSING.map(
@@ -125,18 +143,16 @@ export class Workload {
   readonly committed = { asked: new Steps(), acked: new Steps() };
   /** Highest producer id that was given out. */
   readonly producerIds = new Steps();
-  readonly #options: { dataDir: string; journal: FileJournal; random: Random; make: () => LogEngine };
+  readonly #options: WorkloadOptions;
   readonly clock = new VirtualClock(BEGINNING);
   #broker!: DiskBroker;
   #producer = { producerId: -1, producerEpoch: -1 };
   #committing = false;
   readonly done = { records: 0, deletions: 0, stops: 0 };
 
-  constructor(
-    mode: Mode,
-    options: { dataDir: string; journal: FileJournal; random: Random; make: () => LogEngine },
-  ) {
+  constructor(mode: Mode, options: WorkloadOptions) {
     this.mode = mode;
+    this.bearsErrors = options.bearsErrors ?? false;
     this.#options = options;
   }
 
@@ -162,12 +178,11 @@ export class Workload {
 
   async run(steps: number): Promise<void> {
     const { journal, random } = this.#options;
-    await this.#start();
-    await journal.until(this.#prepare());
-    const running = new Set<Promise<void>>();
+    if (!(await this.#begin())) return;
+    const running = new Set<Promise<unknown>>();
     let failure: unknown;
     for (let step = 0; step < steps && failure === undefined; step++) {
-      const work = this.#act()
+      const work = this.#bearing(this.#act())
         .catch((error) => {
           failure ??= error;
         })
@@ -180,13 +195,47 @@ export class Workload {
       }
       if (random.int(Math.ceil(steps / 3)) === 0) {
         await journal.until(Promise.all(running));
-        await this.#stop();
-        await this.#start();
+        await this.#bearing(this.#stop());
+        if (!(await this.#bearing(this.#start()))) return;
       }
     }
     await journal.until(Promise.all(running));
     if (failure !== undefined) throw failure;
-    await this.#stop();
+    if (this.bearsErrors) await journal.until(this.#probe());
+    await this.#bearing(this.#stop());
+  }
+
+  async #begin(): Promise<boolean> {
+    const { journal } = this.#options;
+    if (!(await this.#bearing(this.#start()))) return false;
+    if (await this.#bearing(journal.until(this.#prepare()))) return true;
+    await this.#bearing(this.#stop());
+    return false;
+  }
+
+  /** Whether it went well. Rejects with what may not happen. */
+  async #bearing(work: Promise<unknown>): Promise<boolean> {
+    try {
+      await work;
+      return true;
+    } catch (error) {
+      const refused = error instanceof Refused || error instanceof BroadsheetError;
+      if (!this.bearsErrors || !refused) throw error;
+      this.refusals.push(error.message);
+      return false;
+    }
+  }
+
+  /** Partitions that take nothing any more. */
+  readonly dead: string[] = [];
+
+  async #probe(): Promise<void> {
+    for (const topic of this.topics) {
+      if (topic.lost || topic.now.state !== 'there') continue;
+      for (const index of topic.now.ledgers.keys()) {
+        if (!(await this.#bearing(this.#send([{ topic, index }])))) this.dead.push(`${topic.name}-${index}`);
+      }
+    }
   }
 
   async #stop(): Promise<void> {
@@ -209,7 +258,8 @@ export class Workload {
   }
 
   #expect(code: number, what: string): void {
-    if (code !== 0) throw new Error(`${what}: ${errorName(code)}; ${this.#broker.log}`);
+    if (code !== 0)
+      throw new Refused(`${what}: ${errorName(code)}; ${this.bearsErrors ? '' : this.#broker.log}`);
   }
 
   async #act(): Promise<void> {
@@ -230,14 +280,22 @@ export class Workload {
 
   async #produce(): Promise<void> {
     const { random } = this.#options;
-    const there = this.topics.filter(({ now }) => now.state === 'there');
+    const there = this.topics.filter(({ now, lost }) => now.state === 'there' && !lost);
+    await this.#send(
+      Array.from({ length: 1 + random.int(4) }, () => {
+        const topic = random.pick(there);
+        return { topic, index: random.int(topic.now.ledgers.length) };
+      }),
+    );
+  }
+
+  async #send(targets: readonly { readonly topic: TopicState; readonly index: number }[]): Promise<void> {
+    const { random } = this.#options;
     const bodies: Parameters<typeof APIS.produce.write>[2][] = [];
-    const batches: { topic: TopicState; ledger: Ledger; end: number; base: number }[] = [];
-    for (let count = 1 + random.int(4); count > 0; count--) {
-      const topic = random.pick(there);
-      const index = random.int(topic.now.ledgers.length);
+    const batches: { topic: TopicState; ledger: Ledger; first: number; count: number }[] = [];
+    for (const { topic, index } of targets) {
       const ledger = topic.now.ledgers[index]!;
-      const base = ledger.end;
+      const first = ledger.end;
       const bytes = this.makeBatch(ledger, random);
       bodies.push({
         transactionalId: null,
@@ -245,26 +303,31 @@ export class Workload {
         timeoutMs: 1000,
         topicData: [{ name: topic.name, partitionData: [{ index, records: bytes }] }],
       });
-      batches.push({ topic, ledger, base, end: ledger.end });
+      batches.push({ topic, ledger, first, count: ledger.end - first });
       ledger.asked.note(this.#position, ledger.end);
+      ledger.waiting++;
     }
     const answers = this.#broker.send(APIS.produce, 9, bodies).map(async (answer, i) => {
       const { body, position } = await answer;
-      const { topic, ledger, base, end } = batches[i]!;
+      const { topic, ledger, first, count } = batches[i]!;
+      ledger.waiting--;
       const { errorCode, baseOffset } = body.responses[0]!.partitionResponses[0]!;
       this.#expect(errorCode, `Produce to ${topic.name}`);
-      if (baseOffset !== base) throw new Error(`${ledger.name}: ${base} was acknowledged as ${baseOffset}`);
-      ledger.acked.note(position, end);
-      this.done.records += end - base;
+      if (!this.bearsErrors && baseOffset !== first)
+        throw new Error(`${ledger.name}: ${first} was acknowledged as ${baseOffset}`);
+      ledger.answered(baseOffset, first, count, position);
+      this.done.records += count;
     });
-    await Promise.all(answers);
+    for (const answer of await Promise.allSettled(answers))
+      if (answer.status === 'rejected') throw answer.reason;
   }
 
   /** The ledger's next batch. */
   makeBatch(ledger: Ledger, random: Random): Uint8Array {
     const count = 1 + random.int(5);
-    const idempotent = random.int(2) === 0;
-    const base = ledger.end;
+    // A gap in the sequence of one would have all that follows refused.
+    const idempotent = random.int(2) === 0 && !this.bearsErrors;
+    const first = ledger.end;
     const sequence = idempotent ? ledger.nextSequence : -1;
     const builder = new BatchBuilder({
       compression: random.pick(CODECS),
@@ -272,18 +335,19 @@ export class Workload {
     });
     for (let i = 0; i < count; i++) {
       const key = ledger.compacted ? `key-${random.int(KEYS)}` : undefined;
-      builder.append(ledger.next(key, ledger.compacted && random.int(8) === 0));
+      builder.append(ledger.next(key, ledger.compacted && !this.bearsErrors && random.int(8) === 0));
     }
     if (idempotent) ledger.nextSequence += count;
     const bytes = builder.build();
     // What is sent is patched.
-    ledger.batches.push({ base, count, sequence, bytes: Uint8Array.from(bytes) });
+    ledger.batches.push({ first, count, sequence, bytes: Uint8Array.from(bytes) });
     return bytes;
   }
 
   async #deleteRecords(): Promise<void> {
     const { random } = this.#options;
     const topic = this.topics[random.int(2)]!;
+    if (topic.lost || topic.now.state !== 'there') return;
     const index = random.int(topic.now.ledgers.length);
     const ledger = topic.now.ledgers[index]!;
     const offset = Math.floor(ledger.acked.at(this.#position) * random.unit());
@@ -300,11 +364,14 @@ export class Workload {
 
   async #comeAndGo(): Promise<void> {
     const topic = this.#options.random.pick(this.topics.slice(KINDS.length));
-    if (topic.busy) return;
+    if (topic.busy || topic.lost) return;
     topic.busy = true;
     try {
       if (topic.now.state === 'gone') await this.#create(topic);
       else await this.#delete(topic);
+    } catch (error) {
+      topic.lost = true;
+      throw error;
     } finally {
       topic.busy = false;
     }
@@ -336,7 +403,7 @@ export class Workload {
   async #delete(topic: TopicState): Promise<void> {
     const { ledgers } = topic.now;
     // What is on its way to it would be refused.
-    if (ledgers.some((ledger) => ledger.acked.at(this.#position) < ledger.end)) return;
+    if (ledgers.some(({ waiting }) => waiting > 0)) return;
     topic.states.push({ position: this.#position, state: 'deleting', ledgers });
     const body = { topicNames: [topic.name], timeoutMs: 1000 };
     const answer = await this.#broker.ask(APIS.deleteTopics, 5, body);
@@ -349,14 +416,15 @@ export class Workload {
     this.#committing = true;
     const committedOffset = this.committed.asked.at(this.#position) + 1;
     this.committed.asked.note(this.#position, committedOffset);
-    const { body, position } = await this.#broker.ask(OFFSET_COMMIT, 8, {
+    const answer = this.#broker.ask(OFFSET_COMMIT, 8, {
       groupId: GROUP,
       topics: [
         { name: 'synced', partitions: [{ partitionIndex: 0, committedOffset, committedMetadata: null }] },
       ],
     });
+    const { body, position } = await answer;
+    this.#committing = false;
     this.#expect(body.topics[0]!.partitions[0]!.errorCode, 'OffsetCommit');
     this.committed.acked.note(position, committedOffset);
-    this.#committing = false;
   }
 }

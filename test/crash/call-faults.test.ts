@@ -1,0 +1,26 @@
+/** Every call about files fails once, each in a run of its own: with an error, after fewer bytes, by a signal. The broker goes on,
+ * at most one partition goes offline, and what was acknowledged is there after a restart, and after a power cut. */
+import { describe, expect, it } from 'vitest';
+import { ENGINES } from '../support/engines.ts';
+import { scaled } from '../support/scale.ts';
+import { seedOf } from '../support/seed.ts';
+import { failCalls } from './power/call-faults.ts';
+
+/** Of both engines together; `npm run test:crash -- --rounds N` sets it. */
+const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(80, 5000));
+
+describe.each(ENGINES)('calls of the $name engine that fail', (engine) => {
+  it('cost nothing that was acknowledged', async () => {
+    const seed = seedOf('call-faults', 20261202);
+    const { runs, sites, refusals, dead, faults } = await failCalls(
+      engine,
+      seed,
+      Math.ceil(ROUNDS / ENGINES.length),
+    );
+    process.stdout.write(
+      `call-faults: ${engine.name} engine, ${runs} of ${sites} calls failed; ${refusals} requests refused, ` +
+        `${dead} partitions offline\n`,
+    );
+    expect(faults).toEqual([]);
+  });
+});
