@@ -42,7 +42,7 @@ export class MarkerWriter {
   ): void {
     const places: Place[] = [];
     for (const [topic, indexes] of partitions) for (const index of indexes) places.push([topic, index]);
-    this.#try(marker, places, completed, delayed);
+    this.#try(marker, places, completed, delayed, true);
   }
 
   #try(
@@ -50,6 +50,7 @@ export class MarkerWriter {
     places: readonly Place[],
     completed: () => void,
     delayed: () => void,
+    isFirst: boolean,
   ): void {
     if (places.length === 0) {
       completed();
@@ -62,10 +63,12 @@ export class MarkerWriter {
       this.#target.writeMarker(topic, index, marker, (code) => {
         if (!SETTLED.has(code)) {
           failed.push(place);
-          this.#logger.warn(
-            { topic, partition: index, producerId: marker.producerId, error: errorName(code) },
-            'the end of a transaction could not be written, and is tried again',
-          );
+          // One line, however long a partition cannot be written.
+          if (isFirst)
+            this.#logger.warn(
+              { topic, partition: index, producerId: marker.producerId, error: errorName(code) },
+              'the end of a transaction could not be written, and is tried again until it is',
+            );
         }
         if (--left > 0) return;
         if (failed.length === 0) {
@@ -73,7 +76,7 @@ export class MarkerWriter {
           return;
         }
         delayed();
-        this.#after(this.#retryMs, () => this.#try(marker, failed, completed, delayed));
+        this.#after(this.#retryMs, () => this.#try(marker, failed, completed, delayed, false));
       });
     }
   }

@@ -3,13 +3,13 @@ import type { AppendDone, KeyedRecord, TopicVisitor } from '../../src/log/coordi
 import type { TransactionMarker } from '../../src/log/producer-state.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
-import { silentLogger } from '../../src/runtime/logging.ts';
 import {
   type MarkerTarget,
   type ProducerAnswer,
   TransactionCoordinator,
   type TransactionLog,
 } from '../../src/transaction/transaction-coordinator.ts';
+import { TestLogger } from '../broker/test-broker.ts';
 
 export class FakeLog implements TransactionLog {
   readonly records: KeyedRecord[] = [];
@@ -54,9 +54,12 @@ export class FakePartitions implements MarkerTarget {
   readonly written: string[] = [];
   /** What partitions answer instead of taking a marker. */
   readonly refusals = new Map<string, number>();
+  /** How often a marker was to be written. */
+  asked = 0;
   #staged: (() => void)[] = [];
 
   writeMarker(topic: string, index: number, marker: TransactionMarker, done: (code: number) => void): void {
+    this.asked++;
     this.#staged.push(() => {
       const refusal = this.refusals.get(topic) ?? KafkaError.NONE;
       const { producerId, producerEpoch, commit } = marker;
@@ -88,6 +91,7 @@ export class World {
   readonly log: FakeLog;
   readonly partitions: FakePartitions;
   readonly coordinator: TransactionCoordinator;
+  readonly logger = new TestLogger();
   #nextId = 1000;
 
   constructor(log = new FakeLog(), clock = new VirtualClock(), partitions = new FakePartitions()) {
@@ -100,7 +104,7 @@ export class World {
       settings: SETTINGS,
       producerIds: { next: async () => this.#nextId++ },
       clock,
-      logger: silentLogger,
+      logger: this.logger,
     });
   }
 

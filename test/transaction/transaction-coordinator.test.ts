@@ -162,9 +162,14 @@ describe('a failed write', () => {
     world.settle();
     expect([answers[0]!.errorCode, shown(world)]).toEqual([NONE, 'PrepareCommit 1000/1']);
     expect(world.add('tx', answers[0]!)).toEqual([CONCURRENT_TRANSACTIONS]);
-    world.clock.advance(1000);
-    world.settle();
+    world.partitions.asked = 0;
+    for (let second = 0; second < 60; second++) {
+      world.clock.advance(1000);
+      world.settle();
+    }
     expect(shown(world)).toBe('PrepareCommit 1000/1');
+    expect(world.partitions.asked).toBe(60);
+    expect(world.logger.of('warn')).toHaveLength(1);
     world.partitions.refusals.delete('bad');
     world.clock.advance(1000);
     world.settle();
