@@ -36,9 +36,9 @@ export function findCleanable(
 ): Cleanable | undefined {
   const { segments, logStartOffset, lastStableOffset, cleanedTo } = state;
   const active = segments[segments.length - 1]!.baseOffset;
-  // A checkpoint outside the log is of another one.
+  // A checkpoint outside the log is of another one, or what was clean was deleted since. What readers can't see is clean.
   const known = cleanedTo !== undefined && cleanedTo >= logStartOffset && cleanedTo <= active;
-  const firstDirtyOffset = known ? cleanedTo : segments[0]!.baseOffset;
+  const firstDirtyOffset = known ? cleanedTo : logStartOffset;
   let count = 0;
   let cleanBytes = 0;
   let dirtyBytes = 0;

@@ -182,6 +182,7 @@ export class TransactionIndex {
     const bases = log.segmentBaseOffsets();
     const known = new Set(names);
     let rebuildFrom = Number.POSITIVE_INFINITY;
+    let staleFrom = Number.POSITIVE_INFINITY;
     for (const [i, base] of bases.entries()) {
       const name = transactionIndexName(base);
       const next = Math.min(bases[i + 1] ?? Number.POSITIVE_INFINITY, log.writtenOffset);
@@ -192,8 +193,9 @@ export class TransactionIndex {
       try {
         const entries = parseTransactionIndex(await files.read(`${log.dir}/${name}`));
         for (const entry of entries) {
-          if (entry.lastOffset < base || entry.lastOffset >= next) continue;
-          this.add(entry);
+          if (entry.lastOffset >= base && entry.lastOffset < next) this.add(entry);
+          // Its marker was cut off. Left there, it would take the marker's place once the log has grown past it.
+          else staleFrom = Math.min(staleFrom, base);
         }
       } catch (error) {
         const { code, message } = error as BroadsheetError;
@@ -203,7 +205,7 @@ export class TransactionIndex {
       }
     }
     this.truncate(rebuildFrom);
-    this.#unsavedFrom = rebuildFrom;
+    this.#unsavedFrom = Math.min(rebuildFrom, staleFrom);
     return rebuildFrom;
   }
 }

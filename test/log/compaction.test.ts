@@ -56,6 +56,8 @@ describe('what is cleaned', () => {
     expect(find({ cleanedTo: 100 }, { minCleanableDirtyRatio: 0.4 })).toMatchObject({ isDue: true });
     expect(find({ cleanedTo: 300 })).toBeUndefined();
     expect(find({ cleanedTo: 999 })).toMatchObject({ firstDirtyOffset: 0 });
+    expect(find({ cleanedTo: 100, logStartOffset: 120 })).toMatchObject({ firstDirtyOffset: 120, count: 3 });
+    expect(find({ cleanedTo: 100, logStartOffset: 120, lastStableOffset: 120 })).toBeUndefined();
     expect(find({ lastStableOffset: 250 })).toMatchObject({ count: 2 });
     expect(find({ lastStableOffset: 99 })).toBeUndefined();
   });
