@@ -7,6 +7,7 @@
 
 #include "crc32c.h"
 #include "log.h"
+#include "quarantine.h"
 
 namespace broadsheet {
 namespace {
@@ -82,7 +83,7 @@ struct SegmentFiles {
 class LogOpener {
  public:
   LogOpener(const std::string& dir, const OpenOptions& options)
-      : dir_(dir), options_(options), log_(new Log(std::make_shared<Folder>(dir))) {}
+      : dir_(dir), options_(options), log_(new Log(std::make_shared<Folder>(dir))), quarantine_(dir) {}
 
   Status run(std::unique_ptr<Log>* out) {
     log_->set_options(options_.log);
@@ -92,7 +93,11 @@ class LogOpener {
     if (Status status = load_closed(); !status.ok()) return status;
     if (Status status = load_last(); !status.ok()) return status;
     if (end_offset_ < options_.log_start_offset) {
-      // Segment files were deleted: what is left lies before what readers may see.
+      // What is left lies before what readers may see: a power cut took the rest.
+      if (report_.fault.empty()) {
+        report_.fault = "the log ends at offset " + std::to_string(end_offset_) + ", before its start at " +
+                        std::to_string(options_.log_start_offset);
+      }
       if (Status status = remove_from(0); !status.ok()) return status;
     }
     if (log_->segments_.empty()) {
@@ -108,6 +113,7 @@ class LogOpener {
     log.writeback_begins_ = log.tail_.size;
     log.cut_segment_ = log.active().base_offset;
     log.report_ = report_;
+    log.report_.fault += quarantine_.text();
     *out = std::move(log_);
     return Status::Ok();
   }
@@ -253,7 +259,9 @@ class LogOpener {
         }
         cut = cut || lacks_end(i);
         if (cut) {
+          // First those behind it: a kill in between leaves the damage for the next start to find.
           if (Status status = remove_from(i + 1); !status.ok()) return status;
+          if (Status status = cut_tail(segment, facts, tail); !status.ok()) return status;
           log_->tail_ = tail;
           last_loaded_ = true;
           break;
@@ -305,17 +313,24 @@ class LogOpener {
       clean_ = false;
       options_.recovery_point = std::min(options_.recovery_point, segment.base_offset);
     }
-    return scan(&segment, facts, &log_->tail_, &cut);
+    if (Status status = scan(&segment, facts, &log_->tail_, &cut); !status.ok()) return status;
+    return cut_tail(segment, facts, log_->tail_);
   }
 
-  // Checks a segment from the recovery point on, cuts it at the first bad batch and makes its indexes again.
+  // Checks a segment from the recovery point on, finds the first bad batch and makes its indexes again.
   Status scan(Segment* segment, const SegmentFiles& facts, SegmentTail* tail, bool* cut) {
-    if (Status status = walk(segment, facts, true, options_.recovery_point, tail, cut); !status.ok()) return status;
-    if (tail->size == facts.log) return Status::Ok();
+    return walk(segment, facts, true, options_.recovery_point, tail, cut);
+  }
+
+  // Cuts off what lies behind the last good batch.
+  Status cut_tail(Segment& segment, const SegmentFiles& facts, const SegmentTail& tail) {
+    if (tail.size == facts.log) return Status::Ok();
     std::shared_ptr<File> file;
-    if (Status status = segment->log.get(&file); !status.ok()) return status;
-    if (Status status = file->truncate(tail->size); !status.ok()) return status;
-    report_.bytes_truncated += facts.log - tail->size;
+    if (Status status = segment.log.get(&file); !status.ok()) return status;
+    const std::string name = segment_file_name(segment.base_offset, ".log");
+    if (Status status = quarantine_.keep_tail(name, *file, tail.size, facts.log); !status.ok()) return status;
+    if (Status status = file->truncate(tail.size); !status.ok()) return status;
+    report_.bytes_truncated += facts.log - tail.size;
     return Status::Ok();
   }
 
@@ -417,16 +432,18 @@ class LogOpener {
     return true;
   }
 
+  // The newest first: a kill leaves a beginning of the log.
   Status remove_from(size_t first) {
     std::vector<std::shared_ptr<Segment>>& segments = log_->segments_;
-    for (size_t i = first; i < segments.size(); ++i) {
-      const int64_t offset = segments[i]->base_offset;
-      report_.bytes_truncated += files_[offset].log;
-      for (const char* suffix : {".log", ".index", ".timeindex", ".txnindex"}) {
+    while (segments.size() > first) {
+      const int64_t offset = segments.back()->base_offset;
+      if (Status status = quarantine_.keep_whole(segment_file_name(offset, ".log")); !status.ok()) return status;
+      for (const char* suffix : {".index", ".timeindex", ".txnindex"}) {
         if (Status status = remove(segment_file_name(offset, suffix)); !status.ok()) return status;
       }
+      report_.bytes_truncated += files_[offset].log;
+      segments.pop_back();
     }
-    segments.resize(first);
     return sync_directory(dir_);
   }
 
@@ -445,6 +462,7 @@ class LogOpener {
   const std::string dir_;
   OpenOptions options_;
   std::unique_ptr<Log> log_;
+  Quarantine quarantine_;
   RecoveryReport report_;
   std::map<int64_t, SegmentFiles> files_;
   bool clean_ = false;

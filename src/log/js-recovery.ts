@@ -18,11 +18,13 @@ import {
   syncFolder,
 } from './js-file.ts';
 import type { OffsetEntry, TimeEntry } from './js-index.ts';
+import { Quarantine } from './js-quarantine.ts';
 import { emptyTail, extendTail, JsSegment, type MutableTail, unlessShort } from './js-segment.ts';
 import type { OpenOptions, RecoveryReport } from './log.ts';
 import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
 
 const MAX_INT32 = 2 ** 31 - 1;
+const INDEX_SUFFIXES = SEGMENT_SUFFIXES.filter((suffix) => suffix !== '.log');
 
 /** Bytes of the files of a segment. */
 interface SegmentFiles {
@@ -84,11 +86,13 @@ class LogOpener {
   #bytesTruncated = 0;
   #indexesRebuilt = 0;
   #fault: string | undefined;
+  readonly #quarantine: Quarantine;
 
   constructor(dir: string, options: OpenOptions) {
     this.#dir = dir;
     this.#options = options;
     this.#folder = new Folder(dir);
+    this.#quarantine = new Quarantine(dir);
     this.#recoveryPoint = options.recoveryPoint;
     this.#clean = options.cleanShutdown;
   }
@@ -105,8 +109,11 @@ class LogOpener {
     await this.#list(this.#changed ? await listFolder(this.#dir) : entries);
     await this.#loadClosed();
     await this.#loadLast();
-    // Segment files were deleted: what is left lies before what readers may see.
-    if (this.#endOffset < logStartOffset) await this.#removeFrom(0);
+    if (this.#endOffset < logStartOffset) {
+      // What is left lies before what readers may see: a power cut took the rest.
+      this.#fault ??= `the log ends at offset ${this.#endOffset}, before its start at ${logStartOffset}`;
+      await this.#removeFrom(0);
+    }
     if (this.#segments.length === 0) this.#makeFirst();
     const active = this.#segments.at(-1)!;
     active.active = true;
@@ -125,7 +132,7 @@ class LogOpener {
         bytesScanned: this.#bytesScanned,
         bytesTruncated: this.#bytesTruncated,
         indexesRebuilt: this.#indexesRebuilt,
-        ...(this.#fault === undefined ? {} : { fault: this.#fault }),
+        ...(this.#fault === undefined ? {} : { fault: this.#fault + this.#quarantine.text() }),
       },
     };
   }
@@ -258,7 +265,9 @@ class LogOpener {
         const { tail, cut } = await this.#scan(segment, files);
         segment.closedSize = tail.size;
         if (cut || this.#lacksEnd(i)) {
+          // First those behind it: a kill in between leaves the damage for the next start to find.
           await this.#removeFrom(i + 1);
+          await this.#cutTail(segment, files, tail);
           this.#tail = tail;
           this.#lastLoaded = true;
           break;
@@ -311,20 +320,29 @@ class LogOpener {
       this.#recoveryPoint = Math.min(this.#recoveryPoint, segment.baseOffset);
     }
     this.#tail = (await this.#scan(segment, files)).tail;
+    await this.#cutTail(segment, files, this.#tail);
   }
 
-  /** Checks a segment from the recovery point on, cuts it at the first bad batch and makes its indexes again. */
-  async #scan(
+  /** Checks a segment from the recovery point on, finds the first bad batch and makes its indexes again. */
+  #scan(
     segment: JsSegment,
     files: SegmentFiles & { readonly log: number },
   ): Promise<{ readonly tail: MutableTail; readonly cut: boolean }> {
-    const walked = await this.#walk(segment, files, true, this.#recoveryPoint);
-    const { size } = walked.tail;
-    if (size !== files.log) {
-      await segment.withFile((file) => file.truncate(size));
-      this.#bytesTruncated += files.log - size;
-    }
-    return walked;
+    return this.#walk(segment, files, true, this.#recoveryPoint);
+  }
+
+  /** Cuts off what lies behind the last good batch. */
+  async #cutTail(
+    segment: JsSegment,
+    files: SegmentFiles & { readonly log: number },
+    { size }: MutableTail,
+  ): Promise<void> {
+    if (size === files.log) return;
+    await segment.withFile(async (file) => {
+      await this.#quarantine.keepTail(segmentFileName(segment.baseOffset, '.log'), file, size, files.log);
+      await file.truncate(size);
+    });
+    this.#bytesTruncated += files.log - size;
   }
 
   /** Finds a segment's end: takes its indexes as far as they check out and lie below `trusted`, and reads on from there.
@@ -438,11 +456,13 @@ class LogOpener {
     }
   }
 
+  /** The newest first: a kill leaves a beginning of the log. */
   async #removeFrom(first: number): Promise<void> {
-    for (const segment of this.#segments.splice(first)) {
+    for (const segment of this.#segments.splice(first).reverse()) {
       segment.release();
+      await this.#quarantine.keepWhole(segmentFileName(segment.baseOffset, '.log'));
+      for (const suffix of INDEX_SUFFIXES) await this.#remove(segmentFileName(segment.baseOffset, suffix));
       this.#bytesTruncated += this.#filesOf(segment).log;
-      for (const suffix of SEGMENT_SUFFIXES) await this.#remove(segmentFileName(segment.baseOffset, suffix));
     }
     await syncFolder(this.#dir);
   }

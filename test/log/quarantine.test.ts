@@ -1,0 +1,133 @@
+/** What recovery cuts off a log stays in files beside it, whatever ends the start in between. */
+import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { ENGINES } from '../support/engines.ts';
+import { append, OPTIONS, scratch } from '../support/logs.ts';
+
+const { ENOSPC, EIO } = constants.errno;
+const SIZE = 111;
+
+describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFaults }) => {
+  afterEach(clearFaults);
+
+  const segment = (base: number) => `${String(base).padStart(20, '0')}.log`;
+  const quarantined = (dir: string) => readdirSync(dir).filter((name) => name.includes('.quarantine'));
+
+  /** 100 batches of 111 bytes in segments at 0, 36 and 72; closed. */
+  async function stopped(): Promise<string> {
+    const engine = make();
+    const dir = join(scratch(), 't-0');
+    const log = await engine.open(dir, OPTIONS);
+    for (let i = 0; i < 100; i++)
+      append(engine, log, { maxTimestamp: 1 + i, payload: new Uint8Array(50).fill(i + 1) });
+    await engine.close();
+    return dir;
+  }
+
+  function flip(path: string, position: number): void {
+    const bytes = readFileSync(path);
+    bytes[position]! ^= 1;
+    writeFileSync(path, bytes);
+  }
+
+  async function reopened(dir: string) {
+    const engine = make();
+    try {
+      const log = await engine.open(dir, OPTIONS);
+      const { logEndOffset, recovery } = log;
+      const count = (await log.scanBatches(0, logEndOffset, false)).length;
+      return { logEndOffset, count, recovery };
+    } finally {
+      await engine.close();
+    }
+  }
+
+  it('keeps the tail of the damaged segment and all of those behind it', async () => {
+    const dir = await stopped();
+    flip(join(dir, segment(36)), 14 * SIZE + 70);
+    const tail = readFileSync(join(dir, segment(36))).subarray(14 * SIZE);
+    const last = readFileSync(join(dir, segment(72)));
+    const { logEndOffset, count, recovery } = await reopened(dir);
+    expect([logEndOffset, count, recovery.bytesTruncated]).toEqual([50, 50, 50 * SIZE]);
+    expect(recovery.fault).toContain(`is kept in ${segment(72)}.0.quarantine and 1 more`);
+    expect(quarantined(dir).sort()).toEqual([
+      `${segment(36)}.${14 * SIZE}.quarantine`,
+      `${segment(72)}.0.quarantine`,
+    ]);
+    expect(readFileSync(join(dir, `${segment(36)}.${14 * SIZE}.quarantine`))).toEqual(tail);
+    expect(readFileSync(join(dir, `${segment(72)}.0.quarantine`))).toEqual(last);
+    expect((await reopened(dir)).recovery.fault).toBeUndefined();
+  });
+
+  it('keeps no zeros, and writes over nothing that an earlier cut left', async () => {
+    const dir = await stopped();
+    const path = join(dir, segment(72));
+    writeFileSync(path, Buffer.concat([readFileSync(path), Buffer.alloc(5000)]));
+    expect((await reopened(dir)).recovery.bytesTruncated).toBe(5000);
+    expect(quarantined(dir)).toEqual([]);
+    for (let i = 0; i < 3; i++) {
+      writeFileSync(path, Buffer.concat([readFileSync(path), Buffer.alloc(100, i + 1)]));
+      await reopened(dir);
+    }
+    const names = ['', '.1', '.2'].map((n) => `${segment(72)}.${28 * SIZE}${n}.quarantine`);
+    expect(quarantined(dir).sort()).toEqual([...names].sort());
+    for (const [i, name] of names.entries())
+      expect(readFileSync(join(dir, name))).toEqual(Buffer.alloc(100, i + 1));
+  });
+
+  it('keeps what lies below a log start that a power cut left past the end', async () => {
+    const dir = await stopped();
+    const engine = make();
+    const log = await engine.open(dir, { ...OPTIONS, logStartOffset: 200 });
+    expect([log.logStartOffset, log.logEndOffset]).toEqual([200, 200]);
+    expect(log.recovery.fault).toContain('ends at offset 100, before its start at 200');
+    await engine.close();
+    expect(quarantined(dir)).toHaveLength(3);
+  });
+
+  it('ends the start for no full disk', async () => {
+    const dir = await stopped();
+    flip(join(dir, segment(72)), 14 * SIZE + 70);
+    setFault('pwritev', 0, 1000, ENOSPC, 0);
+    const engine = make();
+    const { logEndOffset, recovery } = await engine.open(dir, OPTIONS);
+    clearFaults();
+    await engine.close();
+    expect(logEndOffset).toBe(86);
+    expect(recovery.fault).toContain('not all that was cut could be kept');
+    expect(quarantined(dir)).toEqual([]);
+  });
+
+  it('loses no byte and leaves no gap, whichever call a start ends with', async () => {
+    let ended = 0;
+    for (const call of ['rename', 'unlink', 'ftruncate', 'pwritev', 'fsync'] as const) {
+      for (let skip = 0; ; skip++) {
+        const dir = await stopped();
+        flip(join(dir, segment(0)), 14 * SIZE + 70);
+        const cut = Buffer.concat([0, 36, 72].map((base) => readFileSync(join(dir, segment(base)))));
+        setFault(call, skip, 1, EIO, 0);
+        const failed = await reopened(dir).then(
+          () => false,
+          () => true,
+        );
+        clearFaults();
+        if (!failed) break;
+        ended++;
+        const { logEndOffset, count } = await reopened(dir);
+        expect([logEndOffset, count], `${call} ${skip}`).toEqual([14, 14]);
+        const kept = quarantined(dir).sort();
+        expect(kept.some((name) => name.endsWith('.tmp'))).toBe(false);
+        const bytes = [
+          ...new Map(kept.map((name) => [name.slice(0, 24), readFileSync(join(dir, name))])).values(),
+        ];
+        expect(Buffer.concat(bytes)).toEqual(cut.subarray(14 * SIZE));
+        // What is left is a log like any other.
+        truncateSync(join(dir, segment(0)), 13 * SIZE);
+        expect((await reopened(dir)).logEndOffset).toBe(13);
+      }
+    }
+    expect(ended).toBeGreaterThan(8);
+  });
+});
