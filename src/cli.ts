@@ -34,6 +34,11 @@ const FAMILIES: Readonly<Record<string, Family>> = {
     description: 'compact topics in a directory that no broker uses',
     load: () => import('./cli/compact.ts'),
   },
+  backup: {
+    description: 'copy a directory, whether a broker uses it or not',
+    load: () => import('./cli/backup.ts'),
+  },
+  restore: { description: 'make a directory from a backup', load: () => import('./cli/restore.ts') },
   check: {
     description: 'look for damage in a directory that no broker uses',
     load: () => import('./cli/check.ts'),

@@ -6,6 +6,7 @@ import { openEngines } from './broker/engines.ts';
 import { addressAndPort } from './broker/listeners.ts';
 import { BrokerConfig } from './config/broker-config.ts';
 import type { Compaction } from './log/compaction.ts';
+import type { CopyReport } from './log/copy-report.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
@@ -34,7 +35,7 @@ export interface CreateBrokerOptions {
   readonly logger?: Logger;
 }
 
-export type { Compaction };
+export type { Compaction, CopyReport };
 
 export interface Broker {
   /** `host:port` of every listener as reached from this machine, separated by commas. */
@@ -53,6 +54,17 @@ export interface Broker {
    * Rejects with INVALID_ARGUMENT (no such topic, or it is not compacted), NO_SPACE, CORRUPT, IO, CLOSED.
    */
   compact(topics?: readonly string[]): Promise<Compaction[]>;
+  /**
+   * Makes a backup of the whole directory in `target`, which must not exist or be empty, while the broker serves on: all
+   * partitions, groups, transactions and metadata as of one moment after the call, as a kill at that moment would have left
+   * them. Segments that are closed are hard links where `target` is on the same file system, else copies. Durable when it
+   * resolves; when it rejects, what was made is removed. Segments that retention or compaction let go of are deleted after it.
+   * Opened by a broker like any directory, `meta.properties` comes last: one that was cut short is refused.
+   *
+   * Rejects with INVALID_ARGUMENT (not empty, or inside the directory), NO_SPACE, IO, CLOSED (the broker stopped), or the
+   * signal's reason.
+   */
+  backup(target: string, options?: { readonly signal?: AbortSignal }): Promise<CopyReport>;
   /** Stops cleanly and leaves no handle, descriptor or thread behind. Idempotent. */
   close(): Promise<void>;
 }
@@ -100,6 +112,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     transport,
     clock: systemClock,
     log,
+    control: true,
   }).catch(async (error: unknown) => {
     await temporary?.remove();
     throw error;
@@ -111,6 +124,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     engine: engine.name,
     transport: transport.name,
     compact: (topics) => instance.compact(topics),
+    backup: (target, given) => instance.backup(resolve(target), given?.signal),
     close: () => instance.close().finally(() => temporary?.remove()),
   };
 }

@@ -10,6 +10,7 @@ import { OFFSETS_TOPIC } from '../group/group-log.ts';
 import type { SegmentCleaner } from '../log/cleaner-thread.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { Compaction } from '../log/compaction.ts';
+import type { CopyReport } from '../log/copy-report.ts';
 import type { LogEngine } from '../log/log.ts';
 import { LogManager } from '../log/log-manager.ts';
 import { logManagerSettings } from '../log/log-settings.ts';
@@ -23,10 +24,12 @@ import { Writer } from '../protocol/writer.ts';
 import type { Clock } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { Backups } from './backups.ts';
 import { ClusterAdmin } from './cluster-admin.ts';
 import { Configs } from './configs.ts';
 import { Connection, type ConnectionHost } from './connection.ts';
 import type { BrokerContext, FeatureLevels } from './context.ts';
+import { ControlSocket } from './control-socket.ts';
 import { DelayedFetches } from './delayed-fetch.ts';
 import { applyDynamicConfig, TopicConfigs } from './dynamic-config.ts';
 import { FetchSessionCache } from './fetch-session-cache.ts';
@@ -55,6 +58,8 @@ export interface BrokerParts {
   readonly log: Logger;
   /** Default: a thread. */
   readonly cleaner?: SegmentCleaner;
+  /** Whether commands on this machine may ask by way of the directory. Default: no. */
+  readonly control?: boolean;
 }
 
 type Undo = () => Promise<void> | void;
@@ -69,6 +74,7 @@ export class BrokerInstance implements TransportHandler {
   readonly #loggers: Loggers;
   #host: ConnectionHost | undefined;
   #logs: LogManager | undefined;
+  #backups: Backups | undefined;
   #closing: Promise<void> | undefined;
 
   /** Throws LOCKED, ADDRESS_IN_USE, CORRUPT, INVALID_CONFIG, IO ...; nothing stays open then. */
@@ -194,6 +200,13 @@ export class BrokerInstance implements TransportHandler {
       () => this.#listeners.close(),
     );
     this.#closeIdleConnections();
+    const backups = new Backups(dataDir, engine.files, metadata, logs, this.#loggers.get('broker'));
+    this.#backups = backups;
+    this.#undo.push(() => backups.close());
+    if (this.#parts.control === true) {
+      const control = await ControlSocket.open(dataDir, () => backups.hold(), this.#loggers.get('broker'));
+      this.#undo.push(() => control.close());
+    }
     transport.start(this);
     const { endpoints } = this;
     const engines = { engine: engine.name, transport: transport.name };
@@ -376,6 +389,13 @@ export class BrokerInstance implements TransportHandler {
     const done: Compaction[] = [];
     for (const partition of chosen) if (!partition.deleted) done.push(await logs.compact(partition));
     return done;
+  }
+
+  /** See Broker.backup in index.ts. */
+  backup(target: string, signal?: AbortSignal): Promise<CopyReport> {
+    if (this.#backups === undefined || this.#closing !== undefined)
+      return Promise.reject(new BroadsheetError('CLOSED', 'the broker is closed'));
+    return this.#backups.backup(target, signal);
   }
 
   // --- stopping ---

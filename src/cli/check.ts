@@ -35,6 +35,11 @@ const CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, C
 
 async function check(given: string, options: CheckOptions): Promise<void> {
   endWithReader();
+  await checkDirectory(given, options);
+}
+
+/** Prints what is wrong; throws CORRUPT where something is. */
+export async function checkDirectory(given: string, options: CheckOptions): Promise<void> {
   const dir = resolve(given);
   let names: string[];
   try {
@@ -46,7 +51,7 @@ async function check(given: string, options: CheckOptions): Promise<void> {
   if (!isPartition && !names.includes(META_PROPERTIES) && !names.some(parsePartitionFolder)) {
     throw new BroadsheetError('NOT_FOUND', `${dir} is neither a data directory nor a partition's folder`);
   }
-  const release = await lock(isPartition ? dirname(dir) : dir);
+  const release = await lockDirectory(isPartition ? dirname(dir) : dir);
   try {
     const inspection = new DirectoryCheck(dir, options);
     await (isPartition ? inspection.partitionAlone() : inspection.all(names));
@@ -62,7 +67,7 @@ async function anyFiles(): Promise<Files> {
 }
 
 /** Keeps brokers out meanwhile. Throws LOCKED when one is in. */
-async function lock(dataDir: string): Promise<() => Promise<void>> {
+export async function lockDirectory(dataDir: string): Promise<() => Promise<void>> {
   const files = await anyFiles();
   const path = join(dataDir, LOCK_FILE);
   const existed = await files.exists(path);

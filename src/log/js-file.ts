@@ -24,7 +24,9 @@ export type FileCall =
   | 'rename'
   | 'unlink'
   | 'rmdir'
-  | 'list';
+  | 'list'
+  | 'link'
+  | 'copy';
 
 export interface FileFault {
   /** 0: the call moves at most `limit` bytes. */
@@ -305,6 +307,19 @@ export function renameNow(from: string, to: string): void {
 export function renamePath(from: string, to: string): Promise<void> {
   return call('rename', 'rename', `${from} to ${to}`, (done) =>
     fs.rename(from, to, (e) => done(e, undefined)),
+  );
+}
+
+/** A second name for a file; fails where there is one already, and on another file system (EXDEV). */
+export function linkPath(from: string, to: string): Promise<void> {
+  return call('link', 'link', `${from} to ${to}`, (done) => fs.link(from, to, (e) => done(e, undefined)));
+}
+
+/** A copy of what the file holds now, not yet durable, and without a second set of blocks where the file system can do that. */
+export function copyPath(from: string, to: string): Promise<void> {
+  const { COPYFILE_EXCL, COPYFILE_FICLONE } = fs.constants;
+  return call('copy', 'copy', `${from} to ${to}`, (done) =>
+    fs.copyFile(from, to, COPYFILE_EXCL | COPYFILE_FICLONE, (e) => done(e, undefined)),
   );
 }
 

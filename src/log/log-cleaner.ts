@@ -15,6 +15,7 @@ import type { Compaction } from './compaction.ts';
 import type { Files, SegmentFacts } from './log.ts';
 import type { LogRetention } from './log-retention.ts';
 import type { Partition } from './partition.ts';
+import type { SegmentHold } from './segment-hold.ts';
 
 export interface CleanerSettings {
   readonly enabled: boolean;
@@ -25,6 +26,7 @@ export interface CleanerSettings {
 }
 
 export interface CleanerHost {
+  readonly hold: SegmentHold;
   partitions(): Partition[];
   roll(partition: Partition): Promise<void>;
   /** Resolves when what was flushed before the call is below the recovery points on disk. */
@@ -180,7 +182,7 @@ export class LogCleaner {
     // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
     await host.checkpointFlushed();
     for (const { old, cleaned, hasAborted, goneMarkers } of result.groups) {
-      const names = await log.replaceSegments(old, [cleaned]);
+      const names = await host.hold.change(() => log.replaceSegments(old, [cleaned]));
       partition.aborted.forgetFiles(old, hasAborted ? cleaned : undefined);
       partition.aborted.forgetMarkers(goneMarkers);
       retention.removeLater(partition, names);

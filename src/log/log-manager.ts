@@ -36,6 +36,7 @@ import { type LoadedPartition, loadPartition } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
 import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
+import { SegmentHold } from './segment-hold.ts';
 import { segmentFileName } from './segment-names.ts';
 import { SnapshotWriter } from './snapshot-writer.ts';
 
@@ -76,6 +77,8 @@ interface Slot {
 type Describe = (topic: string, index: number) => PartitionDescription | undefined;
 
 export class LogManager implements PartitionHost {
+  /** What a backup holds: no file of a segment is renamed or removed meanwhile. */
+  readonly hold = new SegmentHold();
   readonly #options: LogManagerOptions;
   readonly #files: Files;
   readonly #logger: Logger;
@@ -108,6 +111,7 @@ export class LogManager implements PartitionHost {
     this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
     const { clock, logger, dataDir, settings } = options;
     const host = {
+      hold: this.hold,
       partitions: () => this.partitions(),
       roll: (partition: Partition) => this.#roll(partition),
       checkpointLogStarts: () => this.checkpointLogStarts(),
@@ -295,7 +299,7 @@ export class LogManager implements PartitionHost {
     }
     this.#options.committer.unregister(log);
     await log.close().catch(() => {});
-    await this.#files.removeTree(log.dir);
+    await this.hold.change(() => this.#files.removeTree(log.dir));
   }
 
   /** Has a partition obey other values from now on. */

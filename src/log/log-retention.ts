@@ -7,8 +7,10 @@ import type { Logger } from '../runtime/logging.ts';
 import type { Files } from './log.ts';
 import type { Partition } from './partition.ts';
 import { planRetention } from './retention.ts';
+import type { SegmentHold } from './segment-hold.ts';
 
 export interface RetentionHost {
+  readonly hold: SegmentHold;
   /** Closes the active segment. */
   roll(partition: Partition): Promise<void>;
   /** Resolves when the log start offsets of all partitions are on disk. */
@@ -86,7 +88,7 @@ export class LogRetention {
     // A log start that readers have seen never moves back: it is on disk before anything goes.
     await this.#host.checkpointLogStarts();
     if (partition.deleted) return;
-    const names = await log.replaceSegments(gone, []);
+    const names = await this.#host.hold.change(() => log.replaceSegments(gone, []));
     partition.aborted.forgetFiles(gone);
     const { topic, index } = partition;
     this.#logger.info({ topic, partition: index, segments: gone.length, startsAt }, 'deleted old segments');

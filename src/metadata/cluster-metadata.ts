@@ -4,10 +4,11 @@
  * A change is applied in the call that makes it and durable when durable() resolves. An answer that tells of it waits for
  * that, and so does a new partition's folder: Kafka sets aside a folder that no topic owns.
  */
-import { LEADER_EPOCH_FILE } from '../log/checkpoints.ts';
+import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
 import { LogCommitter } from '../log/committer.ts';
 import { LeaderEpochs } from '../log/leader-epochs.ts';
 import type { LogEngine } from '../log/log.ts';
+import { cutLog, type LogCut } from '../log/log-cut.ts';
 import type { RecordBatch } from '../protocol/records/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -42,6 +43,7 @@ import { Journal } from './journal.ts';
 import {
   formatQuorumState,
   METADATA_FOLDER,
+  METADATA_TOPIC_ID,
   parseQuorumState,
   prepareMetadataFolder,
   type QuorumState,
@@ -449,6 +451,26 @@ export class ClusterMetadata {
     this.#snapshots = keeper;
     await keeper.start(damaged.map(({ name }) => name));
     return keeper;
+  }
+
+  /** For a backup: nothing of the metadata log's files is removed until the function that is given is called. */
+  async hold(): Promise<() => void> {
+    return (await this.#snapshots?.hold()) ?? (() => {});
+  }
+
+  /** The metadata log as of now. */
+  cut(): LogCut {
+    const { log } = this.#journal;
+    const snapshots = this.#snapshots?.namesUpTo(log.writtenOffset) ?? [];
+    return cutLog(log, {
+      ...{
+        topic: '__cluster_metadata',
+        index: 0,
+        topicId: METADATA_TOPIC_ID,
+        highWatermark: log.flushedOffset,
+      },
+      files: [PARTITION_METADATA_FILE, LEADER_EPOCH_FILE, 'quorum-state', ...snapshots],
+    });
   }
 
   /** Makes all durable and closes the log. Idempotent. */

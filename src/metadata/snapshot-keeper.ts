@@ -131,6 +131,18 @@ export class SnapshotKeeper {
     return this.#work;
   }
 
+  /** Resolves when nothing is under way; no file is made or deleted until the function that is given is called. */
+  hold(): Promise<() => void> {
+    return new Promise((held) => {
+      this.#work = this.#work.then(() => new Promise<void>((release) => held(release)));
+    });
+  }
+
+  /** Names of the snapshots that hold no more than what lies below an offset. */
+  namesUpTo(offset: number): string[] {
+    return this.#kept.filter(({ endOffset }) => endOffset <= offset).map(({ name }) => name);
+  }
+
   get #isLarge(): boolean {
     return this.#bytesSince >= this.#settings.maxRecordBytes;
   }

@@ -50,7 +50,20 @@ describe('the command', () => {
     expect(code).toBe(0);
     const families = [...stdout.toString().matchAll(/^ {2}([a-z]+) /gm)].map(([, family]) => family);
     expect(families).toEqual([
-      ...['start', 'topic', 'group', 'config', 'produce', 'consume', 'dump', 'compact', 'check', 'help'],
+      ...[
+        'start',
+        'topic',
+        'group',
+        'config',
+        'produce',
+        'consume',
+        'dump',
+        'compact',
+        'backup',
+        'restore',
+        'check',
+        'help',
+      ],
     ]);
     for (const args of [
       ['help', 'group'],

@@ -1,0 +1,177 @@
+/**
+ * Backups. A running broker says what its directory holds at one moment, between two turns of its loop, so that partitions,
+ * groups, transactions and metadata fit together: a backup is what a kill at that moment would have left. While the files are
+ * taken nothing is removed (SegmentHold); they may be taken by another process. A directory that no broker uses is taken as it is.
+ *
+ * Segments that are closed and below the recovery point on disk are hard links: nobody writes into them any more, neither the
+ * broker nor the recovery of a start, on either side. All else is copied, indexes too, since they may be made again in place.
+ */
+import { BroadsheetError } from '../runtime/errors.ts';
+import { HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE } from './checkpoints.ts';
+import { forEachConcurrently } from './concurrency.ts';
+import type { CopyReport } from './copy-report.ts';
+import { type CopyOptions, DirectoryCopy } from './directory-copy.ts';
+import { listFolder } from './js-file.ts';
+import { JsFiles } from './js-files.ts';
+import { type DirectoryCut, type LogCut, readRecoveryPoints } from './log-cut.ts';
+import { readTopicId } from './partition-loader.ts';
+import { parsePartitionFolder, partitionFolder, suffixOf } from './partition-names.ts';
+import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
+
+/**
+ * Takes what a broker said, which holds its segments meanwhile, to `target` (absolute). Rejects with INVALID_ARGUMENT (the target
+ * is not empty, or lies in the directory), NO_SPACE, IO, CORRUPT, or the signal's reason; the target is left as it was then.
+ */
+export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions = {}): Promise<CopyReport> {
+  const { dataDir, metadata, partitions } = cut;
+  return DirectoryCopy.make(dataDir, target, options, async (copy) => {
+    const recoveryPoints = OffsetCheckpoint.parse(cut.recoveryPoints);
+    const points = new OffsetCheckpoint();
+    const starts = new OffsetCheckpoint();
+    const watermarks = new OffsetCheckpoint();
+    // Nothing of it is linked: it is opened without a recovery point.
+    await copyLog(copy, dataDir, metadata, 0);
+    await forEachConcurrently(partitions, async (log) => {
+      const { topic, index, bases, endOffset, logStartOffset, highWatermark } = log;
+      const recoveryPoint = Math.min(recoveryPoints.get(topic, index) ?? 0, endOffset);
+      await copyLog(copy, dataDir, log, recoveryPoint);
+      points.set(topic, index, recoveryPoint);
+      watermarks.set(topic, index, highWatermark);
+      if (logStartOffset > (bases[0] ?? 0)) starts.set(topic, index, logStartOffset);
+    });
+    await copy.text(RECOVERY_POINT_FILE, points.text());
+    await copy.text(LOG_START_FILE, starts.text());
+    await copy.text(HIGH_WATERMARK_FILE, watermarks.text());
+  });
+}
+
+async function copyLog(copy: DirectoryCopy, dataDir: string, log: LogCut, linkBelow: number): Promise<void> {
+  const { topic, index } = log;
+  const name = partitionFolder(topic, index);
+  const from = await folderOf(dataDir, log);
+  try {
+    await copy.partition(name, () => copyFiles(copy, from, name, log, linkBelow));
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+    // Its topic was deleted meanwhile: the folder has another name, and waits with it.
+    const now = await folderOf(dataDir, log);
+    if (now === from) throw error;
+    await copy.forget(name);
+    await copy.partition(name, () => copyFiles(copy, now, name, log, linkBelow));
+  }
+}
+
+const isMissing = (error: unknown) => error instanceof BroadsheetError && error.code === 'NOT_FOUND';
+
+/** Under its own name, or that of a deleted topic. */
+async function folderOf(dataDir: string, { topic, index, topicId }: LogCut): Promise<string> {
+  const files = new JsFiles();
+  const own = `${dataDir}/${partitionFolder(topic, index)}`;
+  if ((await readTopicId(files, own)) === topicId) return own;
+  for (const { name } of await listFolder(dataDir)) {
+    if (suffixOf(name) !== 'delete' || !name.includes(`-${index}.`)) continue;
+    if ((await readTopicId(files, `${dataDir}/${name}`)) === topicId) return `${dataDir}/${name}`;
+  }
+  throw new BroadsheetError('NOT_FOUND', `there is no ${own} of topic ${topicId}`);
+}
+
+async function copyFiles(
+  copy: DirectoryCopy,
+  from: string,
+  to: string,
+  log: LogCut,
+  linkBelow: number,
+): Promise<void> {
+  const sizes = new Map((await listFolder(from)).map(({ name, size }) => [name, size]));
+  const { bases, endOffset } = log;
+  let left = log.sizeInBytes;
+  for (const [i, base] of bases.entries()) {
+    const name = segmentFileName(base, '.log');
+    const next = bases[i + 1];
+    const size = next === undefined ? left : sizes.get(name);
+    if (size === undefined) throw new BroadsheetError('NOT_FOUND', `there is no ${from}/${name}`);
+    left -= size;
+    if (left < 0)
+      throw new BroadsheetError('CORRUPT', `${from}: its segments are larger than its log by ${-left} bytes`);
+    if (next !== undefined && next <= linkBelow)
+      await copy.finished(`${from}/${name}`, `${to}/${name}`, size);
+    else await copy.file(`${from}/${name}`, `${to}/${name}`, size);
+    for (const suffix of SEGMENT_SUFFIXES) {
+      const side = segmentFileName(base, suffix);
+      if (side !== name && sizes.has(side)) await ifThere(copy.file(`${from}/${side}`, `${to}/${side}`));
+    }
+  }
+  for (const name of sizes.keys()) {
+    const offset = offsetOfFileName(name);
+    const isSnapshot = offset !== undefined && name === segmentFileName(offset, '.snapshot');
+    if (isSnapshot && offset <= endOffset) await ifThere(copy.file(`${from}/${name}`, `${to}/${name}`));
+  }
+  for (const name of log.files) {
+    if (sizes.has(name)) await copy.file(`${from}/${name}`, `${to}/${name}`);
+  }
+}
+
+/** What a start makes again where it is missing may go meanwhile. */
+async function ifThere(copied: Promise<void>): Promise<void> {
+  try {
+    await copied;
+  } catch (error) {
+    if (!isMissing(error)) throw error;
+  }
+}
+
+/**
+ * Takes a directory that no broker uses, as it is: a backup of it, or the restore of a backup (with `link` false, so that the
+ * backup stays untouched). Left out are deleted partitions and segments, and what was not finished. Rejects as copyCut does.
+ */
+export async function copyDirectory(
+  dataDir: string,
+  target: string,
+  options: CopyOptions = {},
+): Promise<CopyReport> {
+  const text = await readRecoveryPoints(new JsFiles(), dataDir);
+  return DirectoryCopy.make(dataDir, target, options, async (copy) => {
+    const recoveryPoints = parsedOrNone(text);
+    const entries = await listFolder(dataDir);
+    await forEachConcurrently(entries, async ({ name, directory }) => {
+      const partition = parsePartitionFolder(name);
+      if (directory && partition !== undefined) {
+        const linkBelow = recoveryPoints.get(partition.topic, partition.index) ?? 0;
+        await copy.partition(name, () => copyFolder(copy, dataDir, name, linkBelow));
+      } else if (!directory && isCheckpoint(name)) await copy.file(`${dataDir}/${name}`, name);
+    });
+  });
+}
+
+/** Of the files at a directory's root, meta.properties comes last, and locks and sockets are a broker's. */
+const isCheckpoint = (name: string) => name.endsWith('-checkpoint') || name === '.kafka_cleanshutdown';
+
+function parsedOrNone(text: string): OffsetCheckpoint {
+  try {
+    return OffsetCheckpoint.parse(text);
+  } catch {
+    // A damaged one is copied as it is; links just need one that can be trusted.
+    return new OffsetCheckpoint();
+  }
+}
+
+async function copyFolder(
+  copy: DirectoryCopy,
+  dataDir: string,
+  folder: string,
+  linkBelow: number,
+): Promise<void> {
+  const entries = (await listFolder(`${dataDir}/${folder}`)).filter(({ directory }) => !directory);
+  const bases = entries
+    .map(({ name }) => (/^\d{20}\.log$/.test(name) ? offsetOfFileName(name) : undefined))
+    .filter((base) => base !== undefined);
+  for (const { name, size } of entries) {
+    if (/\.(deleted|tmp)$/.test(name)) continue;
+    const path = `${folder}/${name}`;
+    const base = offsetOfFileName(name);
+    const next = base === undefined ? undefined : bases.find((other) => other > base);
+    const isClosed = name === segmentFileName(base ?? 0, '.log') && next !== undefined && next <= linkBelow;
+    if (isClosed) await copy.finished(`${dataDir}/${path}`, path, size);
+    else await copy.file(`${dataDir}/${path}`, path);
+  }
+}
