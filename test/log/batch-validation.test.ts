@@ -103,6 +103,7 @@ describe.each([
       expect(refusal(early, { messageTimestampBeforeMaxMs: 1000 })).toMatchObject({
         faults: [{ batchIndex: 0 }],
       });
+      expect(refusal(early, { messageTimestampBeforeMaxMs: 1001 })).toBeUndefined();
       expect(
         refusal(batch([{ timestamp: -1, value: 'v' }], { compression }), { messageTimestampBeforeMaxMs: 0 }),
       ).toBeUndefined();

@@ -2,9 +2,10 @@ import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { TopicConfig } from '../../src/config/topic-config.ts';
-import { cleanSegments } from '../../src/log/cleaner-pass.ts';
+import { type CleanResult, cleanSegments } from '../../src/log/cleaner-pass.ts';
 import { findCleanable } from '../../src/log/cleaner-rules.ts';
 import type { SegmentCleaner } from '../../src/log/cleaner-thread.ts';
+import { throttleTo } from '../../src/log/cleaner-throttle.ts';
 import { LogCommitter } from '../../src/log/committer.ts';
 import type { LogEngine, SegmentFacts } from '../../src/log/log.ts';
 import { LogManager } from '../../src/log/log-manager.ts';
@@ -26,7 +27,11 @@ const ID = 'OeXl6uY5Tm2ppr3C3B0cZQ';
 const DAY = 86_400_000;
 const CODECS: CompressionName[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
 /** Cleans on this thread: making one takes longer than the work. */
-const HERE: SegmentCleaner = { clean: (job) => cleanSegments(job, () => {}), close: async () => {} };
+let throttled: SegmentCleaner | undefined;
+const HERE: SegmentCleaner = {
+  clean: (job) => throttled?.clean(job) ?? cleanSegments(job, () => {}),
+  close: async () => {},
+};
 const silent = { onAppended() {}, onAppendFailed() {} };
 
 interface Seen {
@@ -80,6 +85,7 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     await manager?.close(1);
     manager = undefined;
     inThread = false;
+    throttled = undefined;
     await engine.close();
   });
 
@@ -418,6 +424,50 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     expect(lastOfEach(left)).toEqual(lastOfEach(written));
     expect(left.length).toBeLessThan(written.length);
     await expect(manager!.compact(partition)).resolves.toBeDefined();
+  });
+
+  it('takes as long as its throttle wants, by what it reads and writes', async () => {
+    const partition = await begin({ segmentBytes: 100_000 });
+    fill(partition, new Random(9), 200);
+    const rate = 10_000;
+    let elapsed = 0;
+    let result: CleanResult | undefined;
+    const sleeps: number[] = [];
+    throttled = {
+      clean: async (job) => {
+        const sleep = (ms: number) => {
+          sleeps.push(ms);
+          elapsed += ms;
+        };
+        result = await cleanSegments(
+          job,
+          throttleTo(rate, () => elapsed, sleep),
+        );
+        return result;
+      },
+      close: async () => {},
+    };
+    await manager!.compact(partition);
+    // The map and the filter each read all of it.
+    const { bytesBefore, bytesAfter } = result!;
+    expect(elapsed / 1000).toBeCloseTo((2 * bytesBefore + bytesAfter) / rate, 2);
+    expect(sleeps.length).toBeGreaterThan(1);
+    // A slow disk owes nothing.
+    let slow = 0;
+    const free = throttleTo(
+      rate,
+      () => slow,
+      () => expect.unreachable(),
+    );
+    for (let i = 0; i < 10; i++) {
+      slow += 1000;
+      free(rate);
+    }
+    throttleTo(
+      Number.MAX_SAFE_INTEGER,
+      () => 0,
+      () => expect.unreachable(),
+    )(2 ** 40);
   });
 
   it('leaves no file behind, and refuses a topic that is not compacted', async () => {
