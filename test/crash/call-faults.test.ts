@@ -7,7 +7,7 @@ import { seedOf } from '../support/seed.ts';
 import { failCalls } from './power/call-faults.ts';
 
 /** Of both engines together; `npm run test:crash -- --rounds N` sets it. */
-const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(80, 5000));
+const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(50, 5000));
 
 describe.each(ENGINES)('calls of the $name engine that fail', (engine) => {
   it('cost nothing that was acknowledged', async () => {

@@ -12,16 +12,16 @@ import { seedOf } from '../support/seed.ts';
 import { powerCuts } from './power/rounds.ts';
 
 /** Of both engines together; `npm run test:crash -- --rounds N` sets it. */
-const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(400, 5000));
+const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(300, 5000));
 
 describe.each(ENGINES)('power cuts of a broker with the $name engine', (engine) => {
   it('lose nothing that was promised', async () => {
     const seed = seedOf('power', 20261202);
     const outcome = await powerCuts({ engine, seed, cuts: Math.ceil(ROUNDS / ENGINES.length) });
-    const { cuts, events, records, deletions, stops } = outcome;
+    const { cuts, events, records, deletions, transactions, stops } = outcome;
     process.stdout.write(
       `power: ${engine.name} engine, ${cuts} cuts of ${events} file events; ${records} records acknowledged, ` +
-        `${deletions} deletions of records, ${stops} clean stops\n`,
+        `${deletions} deletions of records, ${transactions} transactions, ${stops} clean stops\n`,
     );
     expect(outcome.faults).toEqual([]);
   });

@@ -75,13 +75,9 @@ export interface CallFaults {
 export async function failCalls(engine: EngineUnderTest, seed: number, runs: number): Promise<CallFaults> {
   await warmUp(engine);
   const sites: (Fault & { readonly skip: number })[] = [];
-  const counts = new Map<Call, number>();
+  const counts = await countCalls(engine, seed);
   for (const fault of faultsOf(engine)) {
-    let count = counts.get(fault.call);
-    if (count === undefined) {
-      count = await countCalls(engine, seed, fault.call);
-      counts.set(fault.call, count);
-    }
+    const count = counts.get(fault.call)!;
     for (let skip = 0; skip < count; skip++) sites.push({ ...fault, skip });
   }
   const random = new Random(seed);
@@ -96,15 +92,20 @@ export async function failCalls(engine: EngineUnderTest, seed: number, runs: num
 
 const FAR = 1e9;
 
-async function countCalls(engine: EngineUnderTest, seed: number, call: Call): Promise<number> {
-  let count = 0;
+/** How often each call is made. */
+async function countCalls(engine: EngineUnderTest, seed: number): Promise<Map<Call, number>> {
+  const calls = new Set(faultsOf(engine).map(({ call }) => call));
+  const counts = new Map<Call, number>();
   await inMemory(async (root) => {
-    engine.setFault(call, FAR, 1, EIO, 0);
-    await run(engine, seed, emptied(join(root, 'data')));
-    count = FAR - engine.faultSkips(call);
-    engine.clearFaults();
+    for (const call of calls) engine.setFault(call, FAR, 1, EIO, 0);
+    try {
+      await run(engine, seed, emptied(join(root, 'data')));
+      for (const call of calls) counts.set(call, FAR - engine.faultSkips(call));
+    } finally {
+      engine.clearFaults();
+    }
   });
-  return count;
+  return counts;
 }
 
 async function run(engine: EngineUnderTest, seed: number, dataDir: string) {

@@ -20,6 +20,7 @@ export interface Outcome {
   events: number;
   records: number;
   deletions: number;
+  transactions: number;
   stops: number;
   /** Of the first cut after which something was wrong. */
   faults: string[];
@@ -34,7 +35,15 @@ export interface RoundsOptions {
 /** Runs workloads until there were so many cuts, or something is wrong. */
 export async function powerCuts(options: RoundsOptions): Promise<Outcome> {
   const { seed, cuts } = options;
-  const outcome: Outcome = { cuts: 0, events: 0, records: 0, deletions: 0, stops: 0, faults: [] };
+  const outcome: Outcome = {
+    cuts: 0,
+    events: 0,
+    records: 0,
+    deletions: 0,
+    transactions: 0,
+    stops: 0,
+    faults: [],
+  };
   await warmUp(options.engine);
   for (let round = 0; outcome.cuts < cuts && outcome.faults.length === 0; round++) {
     await oneRound(options, seed + round, Math.min(CUTS, cuts - outcome.cuts), outcome);
@@ -94,12 +103,16 @@ async function oneRound(
     outcome.events += events.length;
     outcome.records += workload.done.records;
     outcome.deletions += workload.done.deletions;
+    outcome.transactions += workload.transactions.count;
     outcome.stops += workload.done.stops;
-    const positions = Array.from({ length: cuts }, () => random.int(events.length + 1)).sort((a, b) => a - b);
-    for (const position of positions) {
+    const all = new Random(seed);
+    const positions = Array.from({ length: CUTS }, () => all.int(events.length + 1)).slice(0, cuts);
+    for (const position of positions.sort((a, b) => a - b)) {
       model.play(events, position);
-      const survival = random.pick(SURVIVALS);
-      const faults = await afterCut(engine, model, workload, position, survival, random, root);
+      // Each cut has its own, so that it is the same whatever was tried before.
+      const own = new Random(seed * 100_003 + position);
+      const survival = own.pick(SURVIVALS);
+      const faults = await afterCut(engine, model, workload, position, survival, own, root);
       outcome.cuts++;
       if (faults.length === 0) continue;
       const where = `seed ${seed}, ${engine.name} engine, ${mode}: cut at event ${position} of ${events.length}, with ${survival}`;

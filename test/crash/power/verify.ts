@@ -1,17 +1,18 @@
 /** A broker is started on what a power cut left, and everything that was promised before is looked for, over the wire. */
 import { APIS } from '../../../src/client/apis.ts';
 import { EARLIEST, LATEST } from '../../../src/client/client.ts';
+import { decodeFetched } from '../../../src/client/fetched.ts';
 import type { OffsetCheckpoint } from '../../../src/log/checkpoints.ts';
 import type { LogEngine } from '../../../src/log/log.ts';
 import { errorName, KafkaError } from '../../../src/protocol/errors.ts';
 import type { RecordView } from '../../../src/protocol/records/batch.ts';
-import { RecordBatch, readBatches } from '../../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../../src/runtime/clock.ts';
 import { CALLS } from '../../support/transaction-calls.ts';
 import { DiskBroker } from './disk-broker.ts';
 import type { FileJournal } from './file-journal.ts';
 import type { Found, Ledger } from './ledger.ts';
+import { TX_PARTITIONS, TX_TOPIC, take } from './transactions.ts';
 import { brokerConfig, GROUP, type TopicState, type Workload } from './workload.ts';
 
 export interface AfterCut {
@@ -68,6 +69,7 @@ class Checks {
     const { workload, position } = this.#options;
     for (const topic of workload.topics) await this.#topic(topic);
     await this.#committed();
+    await this.#transactions();
     const init = { transactionalId: null, transactionTimeoutMs: 1000, producerId: -1, producerEpoch: -1 };
     const { body } = await this.#broker.ask(APIS.initProducerId, 5, init);
     if (body.producerId <= workload.producerIds.at(position, -1))
@@ -126,44 +128,54 @@ class Checks {
     return offset;
   }
 
-  async #read(topic: string, index: number): Promise<Found | undefined> {
+  async #read(topic: string, index: number, committedOnly = false): Promise<Found | undefined> {
     const start = await this.#offset(topic, index, EARLIEST);
     const end = await this.#offset(topic, index, LATEST);
     const records: RecordView[] = [];
     for (let offset = start; offset < end; ) {
       const partition = {
-        partition: index,
-        fetchOffset: offset,
-        partitionMaxBytes: 1 << 20,
-        logStartOffset: -1,
+        ...{ partition: index, fetchOffset: offset, partitionMaxBytes: 1 << 20, logStartOffset: -1 },
       };
       const { body } = await this.#broker.ask(APIS.fetch, 12, {
-        ...{ replicaId: -1, maxWaitMs: 0, minBytes: 0, maxBytes: 1 << 20, isolationLevel: 0, sessionId: 0 },
-        ...{ sessionEpoch: -1, forgottenTopicsData: [], topics: [{ topic, partitions: [partition] }] },
+        ...{ replicaId: -1, maxWaitMs: 0, minBytes: 0, maxBytes: 1 << 20, sessionId: 0, sessionEpoch: -1 },
+        ...{ isolationLevel: committedOnly ? 1 : 0, forgottenTopicsData: [] },
+        topics: [{ topic, partitions: [partition] }],
       });
-      const { errorCode, records: bytes } = body.responses[0]!.partitions[0]!;
-      if (errorCode !== 0) {
-        this.faults.push(`${topic}-${index} at ${offset} of ${end}: ${errorName(errorCode)}`);
+      const fetched = body.responses[0]!.partitions[0]!;
+      const where = `${topic}-${index} at ${offset} of ${end}`;
+      if (fetched.errorCode !== 0) {
+        this.faults.push(`${where}: ${errorName(fetched.errorCode)}`);
         return undefined;
       }
-      const before = offset;
-      for (const batch of readBatches(bytes ?? new Uint8Array())) {
-        if (!(batch instanceof RecordBatch)) throw new Error('an old message');
-        try {
-          for (const record of batch.records()) if (record.offset >= offset) records.push(record);
-        } catch (error) {
-          this.faults.push(`${topic}-${index} at ${batch.baseOffset} of ${end}: ${(error as Error).message}`);
-          return undefined;
-        }
-        offset = Math.max(offset, batch.lastOffset + 1);
+      let decoded: ReturnType<typeof decodeFetched>;
+      try {
+        decoded = decodeFetched(fetched, offset, committedOnly);
+      } catch (error) {
+        this.faults.push(`${where}: ${(error as Error).message}`);
+        return undefined;
       }
-      if (offset === before) {
+      records.push(...decoded.records);
+      if (decoded.nextOffset === offset) {
         // Compaction may have taken all there was.
-        if ((bytes?.length ?? 0) > 0) this.faults.push(`${topic}-${index} at ${offset}: nothing whole`);
-        return { start, end, records };
+        if ((fetched.records?.length ?? 0) > 0) this.faults.push(`${where}: nothing whole`);
+        break;
       }
+      offset = decoded.nextOffset;
     }
     return { start, end, records };
+  }
+
+  async #transactions(): Promise<void> {
+    const { workload, position } = this.#options;
+    if (!workload.wereTransactionsAt(position)) return;
+    // What was open is aborted, what was about to end ends.
+    await take(this.#broker);
+    const values: string[] = [];
+    for (let index = 0; index < TX_PARTITIONS; index++) {
+      const found = await this.#read(TX_TOPIC, index, true);
+      for (const { value } of found?.records ?? []) values.push(Buffer.from(value ?? []).toString());
+    }
+    this.faults.push(...workload.transactions.faults(values, position));
   }
 
   async #takesMore(topic: string, index: number, { end }: Found): Promise<string[]> {

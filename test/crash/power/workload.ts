@@ -18,6 +18,7 @@ import type { Random } from '../../support/random.ts';
 import { DiskBroker } from './disk-broker.ts';
 import type { FileJournal } from './file-journal.ts';
 import { BEGINNING, Ledger, Steps } from './ledger.ts';
+import { Transactions, TX_PARTITIONS, TX_TOPIC } from './transactions.ts';
 
 /** How much is promised: with `synced` an acknowledged record is on disk, whatever its topic. */
 export type Mode = 'synced' | 'mixed';
@@ -66,6 +67,7 @@ export function brokerConfig(mode: Mode): Record<string, string> {
   return {
     ...(mode === 'synced' ? { 'log.flush.interval.messages': '1' } : {}),
     'offsets.topic.num.partitions': '2',
+    'transaction.state.log.num.partitions': '2',
     'auto.create.topics.enable': 'false',
     'log.flush.offset.checkpoint.interval.ms': '900',
     'log.flush.start.offset.checkpoint.interval.ms': '1100',
@@ -148,12 +150,24 @@ export class Workload {
   #broker!: DiskBroker;
   #producer = { producerId: -1, producerEpoch: -1 };
   #committing = false;
+  #transactional = Number.POSITIVE_INFINITY;
+  readonly transactions = new Transactions();
   readonly done = { records: 0, deletions: 0, stops: 0 };
 
   constructor(mode: Mode, options: WorkloadOptions) {
     this.mode = mode;
     this.bearsErrors = options.bearsErrors ?? false;
     this.#options = options;
+  }
+
+  /** Where what was acknowledged may be lost, a transaction may be found in pieces. */
+  get hasTransactions(): boolean {
+    return this.mode === 'synced' && !this.bearsErrors;
+  }
+
+  /** Whether the topic of the transactions was there at that moment. */
+  wereTransactionsAt(position: number): boolean {
+    return position >= this.#transactional;
   }
 
   get producer() {
@@ -253,6 +267,15 @@ export class Workload {
     this.#producer = body;
     this.producerIds.note(position, body.producerId);
     for (const topic of this.topics.slice(0, KINDS.length)) await this.#create(topic);
+    if (this.hasTransactions) {
+      const topic = { name: TX_TOPIC, numPartitions: TX_PARTITIONS, replicationFactor: 1, assignments: [] };
+      const made = await this.#broker.ask(APIS.createTopics, 7, {
+        topics: [{ ...topic, configs: [{ name: 'internal.segment.bytes', value: '2000' }] }],
+        ...{ timeoutMs: 1000, validateOnly: false },
+      });
+      this.#expect(made.body.topics[0]!.errorCode, 'CreateTopics');
+      this.#transactional = made.position;
+    }
     const find = await this.#broker.ask(APIS.findCoordinator, 4, { keyType: 0, coordinatorKeys: [GROUP] });
     this.#expect(find.body.coordinators![0]!.errorCode, 'FindCoordinator');
   }
@@ -268,8 +291,9 @@ export class Workload {
     if (kind < 55) await this.#produce();
     else if (kind < 75) this.clock.advance(random.int(700));
     else if (kind < 81) await this.#deleteRecords();
-    else if (kind < 91) await this.#comeAndGo();
-    else if (kind < 98) await this.#commit();
+    else if (kind < 89) await this.#comeAndGo();
+    else if (kind < 93) await this.#commit();
+    else if (kind < 98) await this.#transact();
     else {
       const init = { transactionalId: null, transactionTimeoutMs: 1000, producerId: -1, producerEpoch: -1 };
       const { body, position } = await this.#broker.ask(APIS.initProducerId, 5, init);
@@ -360,6 +384,10 @@ export class Workload {
     this.#expect(errorCode, 'DeleteRecords');
     ledger.start.note(position, lowWatermark);
     this.done.deletions++;
+  }
+
+  async #transact(): Promise<void> {
+    if (this.hasTransactions) await this.transactions.act(this.#broker, this.#options.random);
   }
 
   async #comeAndGo(): Promise<void> {
