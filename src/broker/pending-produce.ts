@@ -18,6 +18,8 @@ interface PartitionOutcome {
   logStartOffset: number;
   recordErrors: readonly RecordError[] | undefined;
   errorMessage: string | null;
+  /** Undefined where nothing is appended. */
+  readonly partition: Partition | undefined;
 }
 
 export interface TopicOutcome {
@@ -30,9 +32,8 @@ export class PendingProduce implements AppendListener {
   readonly topics: TopicOutcome[] = [];
   /** By the token that append() was given. */
   readonly #outcomes: PartitionOutcome[] = [];
-  readonly #partitions: (Partition | undefined)[] = [];
   /** Bytes that are stored instead of those that came. */
-  readonly #kept: Uint8Array[] = [];
+  #kept: Uint8Array[] | undefined;
   /** Appends that have not ended, and one for the staging itself. */
   #left = 1;
   readonly #version: number;
@@ -72,9 +73,9 @@ export class PendingProduce implements AppendListener {
       logStartOffset: -1,
       recordErrors: undefined,
       errorMessage: null,
+      partition,
     };
     this.topics.at(-1)!.partitions.push(outcome);
-    this.#partitions.push(partition);
     return this.#outcomes.push(outcome) - 1;
   }
 
@@ -104,9 +105,13 @@ export class PendingProduce implements AppendListener {
         this.#inspector,
         this.#transactional,
       );
-      const [from, at] = batch.recoded === undefined ? [bytes, start] : [batch.recoded, 0];
+      const from = batch.recoded ?? bytes;
+      const at = batch.recoded === undefined ? start : 0;
       // The log has no more than a pointer to them until the tick's commit.
-      if (batch.recoded !== undefined) this.#kept.push(batch.recoded);
+      if (batch.recoded !== undefined) {
+        this.#kept ??= [];
+        this.#kept.push(batch.recoded);
+      }
       const rejection = partition.append(from, at, at + batch.sizeInBytes, batch, now, this, token);
       if (rejection === undefined) return;
       outcome.errorCode = rejection.code;
@@ -136,13 +141,13 @@ export class PendingProduce implements AppendListener {
     const outcome = this.#outcomes[token]!;
     outcome.baseOffset = baseOffset;
     outcome.logAppendTimeMs = logAppendTime;
-    outcome.logStartOffset = this.#partitions[token]!.logStartOffset;
+    outcome.logStartOffset = outcome.partition!.logStartOffset;
     this.#end();
   }
 
   onAppendFailed(token: number, error: BroadsheetError): void {
     const outcome = this.#outcomes[token]!;
-    outcome.errorCode = this.#partitions[token]!.deleted
+    outcome.errorCode = outcome.partition!.deleted
       ? KafkaError.UNKNOWN_TOPIC_OR_PARTITION
       : kafkaCodeOf(error);
     outcome.errorMessage = error.message;

@@ -1,3 +1,4 @@
+import { NameCache } from './name-cache.ts';
 import { malformed, type Reader } from './reader.ts';
 import type { Writer } from './writer.ts';
 
@@ -79,9 +80,12 @@ export function readRequestStart(r: Reader, start: RequestStart): void {
   start.correlationId = r.int32();
 }
 
+/** A client says its id with each request. */
+const clientIds = new NameCache();
+
 /** Reads what follows: the client id, and tagged fields in header version 2. Throws MALFORMED. */
 export function readClientId(r: Reader, headerVersion: number): string | null {
-  const clientId = r.nullableString();
+  const clientId = clientIds.nullableName(r);
   if (headerVersion >= 2) r.skipTags();
   return clientId;
 }

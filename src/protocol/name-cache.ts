@@ -19,7 +19,16 @@ export class NameCache {
 
   /** Reads a string that is not null. Throws MALFORMED. */
   name(r: Reader, compact: boolean): string {
-    const length = compact ? r.compactStringLength() : r.stringLength();
+    return this.#text(r, compact ? r.compactStringLength() : r.stringLength());
+  }
+
+  /** Reads a string that may be null, not compact. Throws MALFORMED. */
+  nullableName(r: Reader): string | null {
+    const length = r.nullableStringLength();
+    return length < 0 ? null : this.#text(r, length);
+  }
+
+  #text(r: Reader, length: number): string {
     if (length > LONGEST) return r.utf8(length);
     const start = r.take(length);
     const place = hash(r.source, start, length);

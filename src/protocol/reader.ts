@@ -213,8 +213,13 @@ export class Reader {
     return this.#checked(this.#notNull(this.int16(), 'a string'), 'a string');
   }
 
+  /** -1: null. */
+  nullableStringLength(): number {
+    return this.#nullable(this.int16(), 'a string');
+  }
+
   nullableString(): string | null {
-    const length = this.#nullable(this.int16(), 'a string');
+    const length = this.nullableStringLength();
     return length < 0 ? null : this.utf8(length);
   }
 

@@ -104,6 +104,8 @@ describe('the end of a tick', () => {
     const resume = () => calls.push(tick.passIsOver() ? 'over' : 'resumed');
     expect(tick.passIsOver()).toBe(false);
     now += 1000;
+    // The clock is looked at before each eighth request.
+    expect(Array.from({ length: 8 }, () => tick.passIsOver())).toEqual([...Array(7).fill(false), true]);
     expect(tick.passIsOver()).toBe(true);
     tick.postpone(resume);
     tick.postpone(resume);
