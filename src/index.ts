@@ -10,7 +10,6 @@ import type { CopyReport } from './log/copy-report.ts';
 import { systemClock } from './runtime/clock.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
-import { temporaryDirectory } from './runtime/temporary-directory.ts';
 
 export { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
 export { createLogger, type Logger, type LogLevel } from './runtime/logging.ts';
@@ -72,6 +71,7 @@ export interface Broker {
 function configOf(options: CreateBrokerOptions): BrokerConfig {
   const texts = new Map(Object.entries(options.config ?? {}));
   const { port, host, engine, transport, memory, dataDir } = options;
+  if (memory === true && !texts.has('log.disk.reserve.bytes')) texts.set('log.disk.reserve.bytes', '0');
   if (memory === true && dataDir !== undefined)
     throw new BroadsheetError('INVALID_CONFIG', 'a broker in memory has no dataDir');
   if (engine !== undefined) texts.set('engine', engine);
@@ -102,7 +102,11 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
   const config = configOf(options);
   for (const warning of config.warnings) log.warn({}, warning);
   const { engine, transport } = await openEngines(config, log);
-  const temporary = options.memory === true ? await temporaryDirectory() : undefined;
+  // Loaded when it is needed: with node:fs/promises it takes longer than many a start.
+  const temporary =
+    options.memory === true
+      ? await (await import('./runtime/temporary-directory.ts')).temporaryDirectory()
+      : undefined;
   // Not by way of log.dirs, which is a list: a path may hold a comma.
   const dataDir = temporary?.path ?? resolve(options.dataDir ?? config.dataDir);
   const instance = await BrokerInstance.start({

@@ -11,6 +11,7 @@ import type { SegmentCleaner } from '../log/cleaner-thread.ts';
 import { LogCommitter } from '../log/committer.ts';
 import type { Compaction } from '../log/compaction.ts';
 import type { CopyReport } from '../log/copy-report.ts';
+import { DiskReserve } from '../log/disk-reserve.ts';
 import type { LogEngine } from '../log/log.ts';
 import { LogManager } from '../log/log-manager.ts';
 import { logManagerSettings } from '../log/log-settings.ts';
@@ -116,8 +117,16 @@ export class BrokerInstance implements TransportHandler {
   async #start(): Promise<void> {
     const { dataDir, config, engine, transport, clock, log } = this.#parts;
     await engine.files.mkdir(dataDir);
-    const lock = await engine.files.lock(`${dataDir}/.lock`, `${process.pid}\n`);
-    this.#undo.push(() => lock.release());
+    const disk = new DiskReserve({
+      ...{ dataDir, files: engine.files, clock, logger: this.#loggers.get('logs') },
+      reserveBytes: config.number('log.disk.reserve.bytes'),
+    });
+    const lock = await disk.first(() => engine.files.lock(`${dataDir}/.lock`, `${process.pid}\n`));
+    this.#undo.push(
+      () => lock.release(),
+      () => disk.close(),
+    );
+    await disk.open();
     const committer = new LogCommitter(engine);
     const metadata = await ClusterMetadata.open({
       dataDir,
@@ -157,11 +166,16 @@ export class BrokerInstance implements TransportHandler {
         settings: logManagerSettings(config),
         cleaner: this.#parts.cleaner,
         onActivity: () => this.#tick.request(),
+        onNoSpace: (error) => disk.onNoSpace(error),
       },
       describePartition(metadata, topicConfigs),
     );
     this.#logs = logs;
-    this.#undo.push(() => logs.close(metadata.brokerEpoch));
+    this.#undo.push(
+      () => logs.close(metadata.brokerEpoch),
+      // Where hardly anything is left, what the stop writes gets the ballast's place.
+      () => disk.look(),
+    );
     const topics = new Topics({ metadata, logs, config, topicConfigs, clock, log });
     const configs = new Configs({
       ...{ dataDir, metadata, logs, topics, topicConfigs, config, clock },
@@ -191,7 +205,7 @@ export class BrokerInstance implements TransportHandler {
       if (name === TRANSACTION_TOPIC) transactions.clear();
     };
     const coordinators = { groups, transactions, markers, producerIds };
-    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, configs, coordinators));
+    this.#host = this.#connectionHost(this.#context(metadata, logs, topics, configs, disk, coordinators));
     this.#undo.push(
       () => transport.close(DRAIN_MS),
       () => this.#stopWaiting(topics, logs),
@@ -231,6 +245,7 @@ export class BrokerInstance implements TransportHandler {
     logs: LogManager,
     topics: Topics,
     configs: Configs,
+    disk: DiskReserve,
     coordinators: Pick<BrokerContext, 'groups' | 'transactions' | 'markers' | 'producerIds'>,
   ): BrokerContext {
     const { dataDir, engine, config, clock } = this.#parts;
@@ -243,6 +258,7 @@ export class BrokerInstance implements TransportHandler {
       image: metadata.image,
       topics,
       configs,
+      disk,
       ...coordinators,
       cluster: new ClusterAdmin(metadata, clock),
       listeners: this.#listeners,

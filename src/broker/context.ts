@@ -2,6 +2,7 @@
 import type { BrokerConfig } from '../config/broker-config.ts';
 import type { GroupCoordinator } from '../group/group-coordinator.ts';
 import type { BatchInspector } from '../log/batch-inspector.ts';
+import type { DiskReserve } from '../log/disk-reserve.ts';
 import type { Partition } from '../log/partition.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import type { Clock } from '../runtime/clock.ts';
@@ -33,6 +34,7 @@ export interface BrokerContext {
   readonly image: ClusterImage;
   readonly topics: Topics;
   readonly configs: Configs;
+  readonly disk: Pick<DiskReserve, 'refusal'>;
   readonly groups: GroupCoordinator;
   readonly transactions: TransactionCoordinator;
   /** Writes ends of transactions. */

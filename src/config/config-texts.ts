@@ -124,6 +124,8 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'log.cleaner.threads': 'Threads of the log cleaner; taken and shown, of no effect here.',
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',
+  'log.disk.reserve.bytes':
+    'Bytes of the file system below which records are refused, so that commits and deletes go on; -1: 64 MiB, or a twentieth of it where that is less.',
   'log.flush.dirty.bytes':
     'Bytes written to all logs together since the last flush after which a flush of them begins.',
   'log.flush.offset.checkpoint.interval.ms': 'Time between two writes of the recovery points, in ms.',

@@ -66,6 +66,8 @@ export interface LogManagerOptions {
   readonly watcher?: PartitionWatcher;
   /** Appends were completed outside of commitTick (a flush ended): answers may wait to be sent. */
   readonly onActivity?: () => void;
+  /** A write found no space: gives what its appends are told. */
+  readonly onNoSpace?: (error: BroadsheetError) => BroadsheetError;
 }
 
 interface Slot {
@@ -225,7 +227,10 @@ export class LogManager implements PartitionHost {
     }
     slots[index] = slot;
     this.#slots.set(partition, slot);
-    this.#options.committer.register(log, (_, error) => this.#settle(partition, error));
+    this.#options.committer.register(log, (_, error) => {
+      const isFull = error?.code === 'NO_SPACE' && log.offline === undefined;
+      this.#settle(partition, (isFull && this.#options.onNoSpace?.(error)) || error);
+    });
     return partition;
   }
 

@@ -126,14 +126,35 @@ describe('Produce', () => {
 
   it('answers KAFKA_STORAGE_ERROR when the write fails, and takes the next batch', async () => {
     await client.createTopic('t');
-    broker.engine.failNextCommit.set('/data/t-0', new BroadsheetError('NO_SPACE', 'no space left'));
+    broker.engine.failNextCommit.set('/data/t-0', new BroadsheetError('IO', 'a bad day'));
     const answer = await client.produce('t', batch(['lost']));
     expect(answer).toMatchObject({
       errorCode: KafkaError.KAFKA_STORAGE_ERROR,
-      errorMessage: 'no space left',
+      errorMessage: 'a bad day',
     });
     expect(await client.produce('t', batch(['kept']))).toMatchObject({ errorCode: 0, baseOffset: 0 });
     expect((await client.fetch('t')).values).toEqual(['kept']);
+  });
+
+  it('refuses all records after a write that found no space, makes no topic for them, and goes on by itself', async () => {
+    for (const topic of ['t', 'u']) await client.createTopic(topic);
+    broker.engine.failNextCommit.set('/data/t-0', new BroadsheetError('NO_SPACE', 'write x: no space'));
+    const refused = (text: string) => ({
+      errorCode: KafkaError.KAFKA_STORAGE_ERROR,
+      errorMessage: expect.stringMatching(text),
+    });
+    expect(await client.produce('t', batch(['lost']))).toMatchObject(
+      refused('^no space in /data, which had 600000 bytes left: write x: no space$'),
+    );
+    for (const topic of ['u', 'new'])
+      expect(await client.produce(topic, batch(['lost']))).toMatchObject(refused('/data .*600000 bytes'));
+    for (let second = 0; second < 6; second++) {
+      broker.clock.advance(1000);
+      await broker.settle();
+    }
+    expect(await client.produce('t', batch(['kept']))).toMatchObject({ errorCode: 0, baseOffset: 0 });
+    expect((await client.fetch('t')).values).toEqual(['kept']);
+    expect(broker.logger.of('error')).toHaveLength(1);
   });
 
   it('does not acknowledge before the flush with flush.messages=1', async () => {

@@ -13,7 +13,7 @@
  * (no name of a topic, or an internal one), NOT_ENOUGH_REPLICAS (acks=-1 where min.insync.replicas is above 1),
  * CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER,
  * INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED (a transactional batch without a transactional id),
- * KAFKA_STORAGE_ERROR; outside of an open transaction INVALID_TXN_STATE, from v11 on TRANSACTION_ABORTABLE, and
+ * KAFKA_STORAGE_ERROR (for all of them where the disk is full); outside of an open transaction INVALID_TXN_STATE, from v11 on TRANSACTION_ABORTABLE, and
  * INVALID_PRODUCER_ID_MAPPING, NOT_ENOUGH_REPLICAS, from v12 on CONCURRENT_TRANSACTIONS.
  */
 import type { Partition } from '../../log/partition.ts';
@@ -45,6 +45,13 @@ const message = new ProduceRequestReader();
 
 function handle(request: Request, broker: BrokerContext): void | Promise<void> {
   message.read(request.body(), request.version);
+  const full = broker.disk.refusal(request.bodyEnd - request.bodyStart);
+  if (full !== undefined) {
+    // Before a topic is made for it, or a transaction changed.
+    stage(request, broker, undefined, KafkaError.NONE, { code: KafkaError.KAFKA_STORAGE_ERROR, text: full });
+    request.ordered = true;
+    return;
+  }
   const waits = topicsToWaitFor(request.version, broker);
   if (waits.length === 0) {
     if (!addsPartitions(request, broker, undefined)) {
@@ -127,13 +134,14 @@ function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[strin
   return waits;
 }
 
-/** Hands every batch to its partition; the answer follows when all appends have ended. `added` is what became of adding
- * partitions to the transaction. */
+/** Hands every batch to its partition, unless all are refused; the answer follows when all appends have ended. `added` is what
+ * became of adding partitions to the transaction. */
 function stage(
   request: Request,
   broker: BrokerContext,
   refusals: ReadonlyMap<string, number> | undefined,
   added: number,
+  refusal = refusalOf(),
 ): void {
   const { version, bytes } = request;
   const { acks, transactionalId } = message;
@@ -141,7 +149,6 @@ function stage(
   const produce = new PendingProduce(version, broker.inspector, transactionalId !== null, (done) =>
     answer(request, acks, done),
   );
-  const refusal = refusalOf();
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;
     produce.beginTopic(topic);

@@ -1,0 +1,183 @@
+/**
+ * Keeps the last of the disk for what has to go on when it is full: commits, transactions, metadata, deletes, a clean stop.
+ * Records of producers are refused below a reserve, and after a write that found no space, until there is more again.
+ *
+ * How much is left is asked by a timer, on a thread; between two looks what producers send is taken off. Others may fill the disk
+ * all the same: a file of BALLAST_BYTES lies in the directory, and goes when hardly anything else is left.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Clock, Timer } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
+import type { Files } from './log.ts';
+
+export const BALLAST_FILE = '.ballast';
+const BALLAST_BYTES = 1 << 20;
+const LEAST_BALLAST_BYTES = 64 << 10;
+/** The reserve, unless one is set: no more than a twentieth of the file system. */
+const DEFAULT_RESERVE_BYTES = 64 << 20;
+const LOOK_MS = 5000;
+const LOOK_WHEN_FULL_MS = 1000;
+/** A write that found no space where the file system says that there is some (a quota): how long nothing is tried. */
+const HOLD_MS = 5000;
+
+export interface DiskReserveOptions {
+  /** Absolute path. */
+  readonly dataDir: string;
+  readonly files: Files;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** 0: none; negative: the default. */
+  readonly reserveBytes: number;
+}
+
+export class DiskReserve {
+  readonly #options: DiskReserveOptions;
+  readonly #ballast: string;
+  #hasBallast = false;
+  #reserve = 0;
+  /** At the last look; infinite where the file system does not tell. */
+  #usable = Number.POSITIVE_INFINITY;
+  /** What producers sent since. */
+  #sent = 0;
+  /** Sent bytes after which it is time for a look. */
+  #stride = Number.POSITIVE_INFINITY;
+  #full = false;
+  #heldUntil = 0;
+  #looking: Promise<void> | undefined;
+  #timer: Timer | undefined;
+  #closed = false;
+
+  constructor(options: DiskReserveOptions) {
+    this.#options = options;
+    this.#ballast = `${options.dataDir}/${BALLAST_FILE}`;
+  }
+
+  /** Does the first thing that writes into the directory; where it finds no space the ballast makes some. */
+  async first<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof BroadsheetError) || error.code !== 'NO_SPACE') throw error;
+      await this.#options.files.remove(this.#ballast);
+      return work();
+    }
+  }
+
+  /** To be called when the directory is locked and before anything else is written. */
+  async open(): Promise<void> {
+    this.#hasBallast = await this.#options.files.exists(this.#ballast);
+    await this.look();
+  }
+
+  /** Why `bytes` more of records may not be appended now, or undefined. */
+  refusal(bytes: number): string | undefined {
+    this.#sent += bytes;
+    if (this.#sent >= this.#stride) void this.look();
+    const left = this.#usable - this.#sent;
+    if (!this.#full && left >= this.#reserve) return undefined;
+    return this.#text(Math.max(0, this.#full ? this.#usable : left));
+  }
+
+  #text(left: number): string {
+    const { dataDir } = this.#options;
+    return this.#full && this.#options.clock.monotonic() < this.#heldUntil
+      ? `a write to ${dataDir} found no space, where ${left} bytes were left: nothing is appended for a moment`
+      : `${dataDir} has ${left} bytes left, and the last ${this.#reserve} are kept for commits and deletes (log.disk.reserve.bytes): nothing is appended until there is more`;
+  }
+
+  /** Has producers refused after a write that found no space. Gives the error to tell. */
+  onNoSpace(error: BroadsheetError): BroadsheetError {
+    this.#heldUntil = this.#options.clock.monotonic() + HOLD_MS;
+    this.#fill(error.message);
+    void this.look();
+    const left = Number.isFinite(this.#usable) ? `${this.#usable} bytes` : 'an unknown number of bytes';
+    const message = `no space in ${this.#options.dataDir}, which had ${left} left: ${error.message}`;
+    return new BroadsheetError('NO_SPACE', message, error.errno, { cause: error });
+  }
+
+  #fill(reason: string): void {
+    if (this.#full) return;
+    this.#full = true;
+    const fields = { usableBytes: this.#usable, reserveBytes: this.#reserve, reason };
+    this.#options.logger.error(fields, 'the disk is full: records are refused until there is space');
+  }
+
+  /** Asks how much is left. One look at a time. */
+  look(): Promise<void> {
+    this.#looking ??= this.#look().finally(() => {
+      this.#looking = undefined;
+      this.#arm();
+    });
+    return this.#looking;
+  }
+
+  async #look(): Promise<void> {
+    const { files, dataDir, logger, reserveBytes } = this.#options;
+    const sent = this.#sent;
+    try {
+      const { totalBytes, usableBytes } = await files.space(dataDir);
+      // Some file systems do not say.
+      if (totalBytes > 0) {
+        const most = Math.floor(totalBytes / 20);
+        this.#reserve = reserveBytes < 0 ? Math.min(DEFAULT_RESERVE_BYTES, most) : reserveBytes;
+        this.#usable = usableBytes;
+        this.#sent -= sent;
+        this.#stride = Math.max((usableBytes - this.#reserve) / 2, 1 << 20);
+        this.#judge();
+        await this.#mindBallast();
+      } else if (this.#full && this.#options.clock.monotonic() >= this.#heldUntil) this.#full = false;
+    } catch (error) {
+      logger.warn({ reason: (error as Error).message }, 'it is not known how much space is left');
+    }
+  }
+
+  #judge(): void {
+    if (!this.#full) {
+      // A little above, where single requests do not fit any more.
+      if (this.#usable < this.#reserve + this.#reserve / 16) this.#fill(this.#text(this.#usable));
+      return;
+    }
+    // More than that, so that it does not change with every file.
+    const enough = this.#usable >= this.#reserve + this.#reserve / 8;
+    if (!enough || this.#options.clock.monotonic() < this.#heldUntil) return;
+    this.#full = false;
+    this.#options.logger.info({ usableBytes: this.#usable }, 'there is space again: records are taken');
+  }
+
+  async #mindBallast(): Promise<void> {
+    const { files } = this.#options;
+    if (this.#hasBallast && (this.#reserve === 0 || this.#usable < BALLAST_BYTES)) {
+      this.#hasBallast = false;
+      await files.remove(this.#ballast);
+    } else if (!this.#hasBallast && this.#reserve > 0 && this.#usable >= this.#reserve + 2 * BALLAST_BYTES) {
+      await this.#makeBallast(BALLAST_BYTES);
+    }
+  }
+
+  async #makeBallast(bytes: number): Promise<void> {
+    // Of what no file system can make smaller.
+    await this.#options.files.writeAtomic(this.#ballast, randomBytes(bytes));
+    this.#hasBallast = true;
+  }
+
+  #arm(): void {
+    this.#timer?.cancel();
+    if (this.#closed) return;
+    this.#timer = this.#options.clock.setTimer(this.#full ? LOOK_WHEN_FULL_MS : LOOK_MS, () => {
+      void this.look();
+    });
+  }
+
+  /** To be called last, while the directory is locked: where the ballast is gone, what is left makes one for the next start. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    await this.#looking;
+    if (this.#hasBallast || this.#reserve === 0) return;
+    await this.#look();
+    const bytes = Math.min(BALLAST_BYTES, this.#usable - LEAST_BALLAST_BYTES);
+    if (this.#hasBallast || bytes < LEAST_BALLAST_BYTES) return;
+    await this.#makeBallast(bytes).catch(() => {});
+  }
+}
