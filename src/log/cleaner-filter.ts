@@ -42,8 +42,8 @@ export interface FilterOptions {
   /** ms since the epoch. */
   readonly now: number;
   readonly deleteRetentionMs: number;
-  /** One past the last offset of the cleaning: the batch that ends there stays, empty if need be. */
-  readonly endOffset: number;
+  /** The batch that ends here stays, empty if need be, so that the end of the log can be told from it. */
+  readonly highWatermark: number;
 }
 
 /** Unpacked records of a batch, and where they lie. */
@@ -114,7 +114,7 @@ export class BatchFilter {
       )
         return true;
     }
-    return batch.lastOffset + 1 === this.#options.endOffset;
+    return batch.lastOffset + 1 === this.#options.highWatermark;
   }
 
   #filter(

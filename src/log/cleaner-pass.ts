@@ -47,6 +47,8 @@ export interface CleanJob {
   readonly mapLoadFactor: number;
   readonly aborted: readonly AbortedTransaction[];
   readonly lastRecords: readonly LastRecord[];
+  /** Of the partition. */
+  readonly highWatermark: number;
   /** Read and written together, on average. */
   readonly bytesPerSecond: number;
 }
@@ -312,7 +314,7 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
     lastRecords: new Map(job.lastRecords.map((record) => [record.producerId, record])),
     now: job.now,
     deleteRetentionMs: job.deleteRetentionMs,
-    endOffset,
+    highWatermark: job.highWatermark,
   });
   const groups: CleanedGroup[] = [];
   let bytesBefore = 0;

@@ -221,6 +221,7 @@ export class LogCleaner {
       mapLoadFactor: settings.mapLoadFactor,
       aborted: partition.abortedTransactions(0, segments[segments.length - 1]!.endOffset),
       lastRecords,
+      highWatermark: partition.highWatermark,
       bytesPerSecond: settings.bytesPerSecond,
     };
   }

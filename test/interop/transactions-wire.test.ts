@@ -37,7 +37,12 @@ describe('transactions, request by request', () => {
 
   beforeAll(async () => {
     const timeouts = 'transaction.abort.timed.out.transaction.cleanup.interval.ms=200';
-    [broker] = await Promise.all([BrokerProcess.start(join(dir, 'broadsheet')), kafka.start(timeouts)]);
+    const retention = { 'log.retention.check.interval.ms': '700', 'log.initial.task.delay.ms': '100' };
+    const settings = Object.entries(retention).map(([key, value]) => `${key}=${value}`);
+    [broker] = await Promise.all([
+      BrokerProcess.start(join(dir, 'broadsheet'), { config: retention }),
+      kafka.start(timeouts, ...settings),
+    ]);
     theirs = await transcript(kafka.address);
     ours = await transcript(broker.address);
   }, 300_000);

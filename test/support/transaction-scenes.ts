@@ -256,11 +256,43 @@ export const SCENES: Readonly<Record<string, Scene>> = {
     await s.list({ transactionalIdPattern: 'list' });
     await s.end('list-a', p, false);
   },
+
+  async 'retention passes open transactions'(s) {
+    const place = ['ti', 0] as const;
+    const plain = await s.init(null);
+    let committed = await s.init('kept-c');
+    let aborted = await s.init('kept-a');
+    let from = 0;
+    for (const round of [0, 1]) {
+      await s.produce('kept-c', committed, place, 0, [`committed ${round}`]);
+      await s.produce('kept-a', aborted, place, 0, [`aborted ${round}`]);
+      for (let i = 0; i < 12; i++) {
+        const value = String(i).padStart(200);
+        await s.produce(null, plain, place, 12 * round + i, [value], { transactional: false });
+      }
+      await s.configure('ti', 'retention.bytes', '1');
+      from = await s.begins('ti', 0, from + 2);
+      await s.configure('ti', 'retention.bytes', '-1');
+      await s.read('ti', 0, true);
+      await s.read('ti', 0, true, undefined, from);
+      await s.producers('ti', 0);
+      await s.produce('kept-a', aborted, place, 1, ['aborted, too']);
+      await s.describe('kept-a');
+      aborted = await s.end('kept-a', aborted, false);
+      await s.describe('kept-a', 'CompleteAbort');
+      await s.read('ti', 0, true, undefined, from);
+      committed = await s.end('kept-c', committed, true);
+      await s.describe('kept-c', 'CompleteCommit');
+      await s.read('ti', 0, true, undefined, from);
+      await s.producers('ti', 0);
+    }
+  },
 };
 
 /** All scenes on one broker, in order. */
 export async function play(script: TransactionScript, only: readonly string[] = []): Promise<void> {
   for (const name of ['ta', 'tb', 'tc', 'td', 'te', 'tg', 'th']) await script.topic(name, 2);
+  await script.topic('ti', 1, { 'internal.segment.bytes': '1000' });
   await script.coordinator('c1', 1);
   await script.coordinator('g1', 0);
   for (const [name, scene] of Object.entries(SCENES)) {

@@ -1,13 +1,22 @@
 /** Transactions request by request against one broker, written down so that two brokers can be compared: each request is a
  * line, with names for producer ids and topic ids and without times. */
-import { APIS } from '../../src/client/apis.ts';
+import { APIS, api } from '../../src/client/apis.ts';
+import { EARLIEST } from '../../src/client/client.ts';
 import type { Connection } from '../../src/client/connection.ts';
 import { errorName, KafkaError } from '../../src/protocol/errors.ts';
 import type { AddPartitionsToTxnResponse } from '../../src/protocol/generated/AddPartitionsToTxn.ts';
+import { ApiKey } from '../../src/protocol/generated/api-keys.ts';
+import * as alterConfigs from '../../src/protocol/generated/IncrementalAlterConfigs.ts';
 import type { ListTransactionsRequest } from '../../src/protocol/generated/ListTransactions.ts';
 import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { CALLS } from './transaction-calls.ts';
+
+const ALTER_CONFIGS = api(
+  ApiKey.IncrementalAlterConfigs,
+  alterConfigs.writeIncrementalAlterConfigsRequest,
+  alterConfigs.readIncrementalAlterConfigsResponse,
+);
 
 export interface Producer {
   readonly id: number;
@@ -28,11 +37,11 @@ const pause = () => new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
 
 export class TransactionScript {
   readonly lines: string[] = [];
-  readonly #connection: Connection;
+  readonly #connection: Pick<Connection, 'request'>;
   readonly #names = new Map<number, string>();
   readonly #topicIds = new Map<string, string>();
 
-  constructor(connection: Connection) {
+  constructor(connection: Pick<Connection, 'request'>) {
     this.#connection = connection;
   }
 
@@ -68,9 +77,10 @@ export class TransactionScript {
     }
   }
 
-  async topic(name: string, partitions = 1): Promise<void> {
+  async topic(name: string, partitions = 1, configs: Readonly<Record<string, string>> = {}): Promise<void> {
+    const given = Object.entries(configs).map(([key, value]) => ({ name: key, value }));
     const body = {
-      topics: [{ name, numPartitions: partitions, replicationFactor: 1, assignments: [], configs: [] }],
+      topics: [{ name, numPartitions: partitions, replicationFactor: 1, assignments: [], configs: given }],
       timeoutMs: 10_000,
       validateOnly: false,
     };
@@ -368,8 +378,30 @@ export class TransactionScript {
     );
   }
 
+  async configure(topic: string, name: string, value: string): Promise<void> {
+    const configs = [{ name, configOperation: 0, value }];
+    const body = { resources: [{ resourceType: 2, resourceName: topic, configs }], validateOnly: false };
+    const { responses } = await this.#connection.request(ALTER_CONFIGS, body, { version: 1 });
+    this.#say(`configure ${topic} ${name}=${value}`, errorName(responses[0]!.errorCode));
+  }
+
+  /** Where a partition begins, once that is past `after`. */
+  async begins(topic: string, index: number, after: number): Promise<number> {
+    for (let left = TRIES; ; left--) {
+      const partitions = [{ partitionIndex: index, timestamp: EARLIEST, currentLeaderEpoch: -1 }];
+      const body = { replicaId: -1, isolationLevel: 0, topics: [{ name: topic, partitions }] };
+      const { topics } = await this.#connection.request(APIS.listOffsets, body, { version: 5 });
+      const { offset } = topics[0]!.partitions[0]!;
+      if (offset > after || left === 0) {
+        this.#say(`begins ${topic}-${index}`, String(offset));
+        return offset;
+      }
+      await pause();
+    }
+  }
+
   /** What lies in a partition, for readers of what is committed or of all; asked until the last stable offset is `until`. */
-  async read(topic: string, index: number, committed: boolean, until?: number): Promise<void> {
+  async read(topic: string, index: number, committed: boolean, until?: number, from = 0): Promise<void> {
     for (let left = TRIES; ; left--) {
       const body = {
         replicaId: -1,
@@ -377,7 +409,9 @@ export class TransactionScript {
         minBytes: 0,
         maxBytes: 1 << 20,
         isolationLevel: committed ? 1 : 0,
-        topics: [{ topic, partitions: [{ partition: index, fetchOffset: 0, partitionMaxBytes: 1 << 20 }] }],
+        topics: [
+          { topic, partitions: [{ partition: index, fetchOffset: from, partitionMaxBytes: 1 << 20 }] },
+        ],
       };
       const { responses } = await this.#connection.request(APIS.fetch, body, { version: 11 });
       const found = responses[0]!.partitions[0]!;
