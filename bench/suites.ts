@@ -11,6 +11,7 @@ import { idleConsumers } from './groups/idle.ts';
 import { groupLoads } from './groups/load.ts';
 import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
+import { parts } from './micro/parts.ts';
 import { requests } from './micro/requests.ts';
 import { starts } from './start/start.ts';
 import { type Comparison, line, type Scale } from './support.ts';
@@ -25,6 +26,10 @@ interface Suite {
 
 const SUITES: Readonly<Record<string, Suite>> = {
   append: { about: "the native log's append against a bare loop of pwritev(2)", run: appends },
+  parts: {
+    about: 'checksums, inspection, index, frames, codecs: the native engine against the JS one',
+    run: parts,
+  },
   requests: { about: 'small requests: the native transport against net.Socket', run: requests },
   fetch: { about: 'ranges of a file: the native transport against a bare loop of sendfile(2)', run: fetches },
   broker: { about: 'Produce and Fetch: a whole broker against a bare server', run: brokers },

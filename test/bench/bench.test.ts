@@ -18,20 +18,23 @@ async function run(...args: string[]): Promise<{ code: number; lines: string[] }
 }
 
 describe('benchmarks', () => {
-  test.each(['append', 'requests', 'fetch', 'broker', 'sessions'])('%s measures and tells', async (suite) => {
-    const out = join(dir, `${suite}.json`);
-    const { code, lines } = await run(suite, ...SCALE, '--out', out);
-    expect(code).toBe(0);
-    const results = JSON.parse(readFileSync(out, 'utf8')) as (Comparison & { suite: string })[];
-    expect(JSON.parse(lines.at(-1)!)).toEqual(results);
-    expect(lines.length).toBe(results.length + 1);
-    expect(results.length).toBeGreaterThanOrEqual(suite === 'sessions' ? 2 : 4);
-    for (const result of results) {
-      expect(result.suite).toBe(suite);
-      for (const number of [result.ours, result.theirs, result.ratio.median])
-        expect(number).toBeGreaterThan(0);
-    }
-  });
+  test.each(['append', 'parts', 'requests', 'fetch', 'broker', 'sessions'])(
+    '%s measures and tells',
+    async (suite) => {
+      const out = join(dir, `${suite}.json`);
+      const { code, lines } = await run(suite, ...SCALE, '--out', out);
+      expect(code).toBe(0);
+      const results = JSON.parse(readFileSync(out, 'utf8')) as (Comparison & { suite: string })[];
+      expect(JSON.parse(lines.at(-1)!)).toEqual(results);
+      expect(lines.length).toBe(results.length + 1);
+      expect(results.length).toBeGreaterThanOrEqual(suite === 'sessions' ? 2 : 4);
+      for (const result of results) {
+        expect(result.suite).toBe(suite);
+        for (const number of [result.ours, result.theirs, result.ratio.median])
+          expect(number).toBeGreaterThan(0);
+      }
+    },
+  );
 
   test.each([
     [['no-such-suite'], 'no suite no-such-suite'],
