@@ -141,6 +141,7 @@ export class BrokerInstance implements TransportHandler {
         segmentBytes: config.number('metadata.log.segment.bytes'),
         segmentMs: config.number('metadata.log.segment.ms'),
       },
+      logger: log,
     });
     this.#undo.push(() => metadata.close());
     await this.#listeners.open(config);

@@ -4,6 +4,7 @@
  * on disk, and the next start cuts it there before anything reads it.
  */
 import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
 import { parseCheckpoint } from './checkpoints.ts';
 import type { Files, Log } from './log.ts';
 import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
@@ -21,6 +22,30 @@ export async function noteFailedFlush(files: Files, log: Log): Promise<void> {
 /** To be called once the log is open. */
 export async function forgetFailedFlush(files: Files, dir: string): Promise<void> {
   await files.remove(`${dir}/${FAILED_FLUSH_FILE}`);
+}
+
+/** Cuts as cutFailedFlush does; where the file is damaged nothing is cut, and it is removed. */
+export async function cutWhereSynced(
+  files: Files,
+  dir: string,
+  logger: Logger,
+): ReturnType<typeof cutFailedFlush> {
+  try {
+    const failed = await cutFailedFlush(files, dir);
+    if (failed !== undefined)
+      logger.warn({ dir, ...failed }, 'a flush failed before this start: what came behind it was cut off');
+    return failed;
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (!['CORRUPT', 'LIMIT'].includes(code)) throw error;
+    // Records that may be lost by a power cut are better than records that are cut by a wrong number.
+    logger.warn(
+      { dir, reason: message },
+      'a flush failed before this start, where is not known: nothing is cut',
+    );
+    await forgetFailedFlush(files, dir);
+    return undefined;
+  }
 }
 
 /**

@@ -3,7 +3,7 @@ import type { TopicConfig } from '../config/topic-config.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
-import { cutFailedFlush, forgetFailedFlush } from './failed-flush.ts';
+import { cutWhereSynced, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine } from './log.ts';
 import type { LogStart } from './log-starts.ts';
@@ -95,25 +95,6 @@ function applyUncheckedStart(log: Log, offset: number, logger: Logger): void {
       { dir: log.dir, logStartOffset: offset, end: log.writtenOffset },
       'the log start lies past the end: it counts for nothing',
     );
-}
-
-async function cutWhereSynced(files: Files, dir: string, logger: Logger): ReturnType<typeof cutFailedFlush> {
-  try {
-    const failed = await cutFailedFlush(files, dir);
-    if (failed !== undefined)
-      logger.warn({ dir, ...failed }, 'a flush failed before this start: what came behind it was cut off');
-    return failed;
-  } catch (error) {
-    const { code, message } = error as BroadsheetError;
-    if (!['CORRUPT', 'LIMIT'].includes(code)) throw error;
-    // Records that may be lost by a power cut are better than records that are cut by a wrong number.
-    logger.warn(
-      { dir, reason: message },
-      'a flush failed before this start, where is not known: nothing is cut',
-    );
-    await forgetFailedFlush(files, dir);
-    return undefined;
-  }
 }
 
 /** After an unclean stop batches past the recovery point may tell of epochs that the file does not know; without a file

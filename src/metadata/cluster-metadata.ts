@@ -6,12 +6,14 @@
  */
 import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
 import { LogCommitter } from '../log/committer.ts';
-import { LeaderEpochs } from '../log/leader-epochs.ts';
+import { cutWhereSynced, forgetFailedFlush } from '../log/failed-flush.ts';
+import type { LeaderEpochs } from '../log/leader-epochs.ts';
 import type { LogEngine } from '../log/log.ts';
 import { cutLog, type LogCut } from '../log/log-cut.ts';
 import type { RecordBatch } from '../protocol/records/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { type Logger, silentLogger } from '../runtime/logging.ts';
 import {
   allocateProducerIds,
   type ControllerSettings,
@@ -44,9 +46,10 @@ import {
   formatQuorumState,
   METADATA_FOLDER,
   METADATA_TOPIC_ID,
-  parseQuorumState,
   prepareMetadataFolder,
   type QuorumState,
+  readEpochs,
+  readQuorumState,
 } from './kraft-files.ts';
 import {
   createMetaProperties,
@@ -85,6 +88,8 @@ export interface ClusterMetadataOptions {
   readonly now: number;
   /** Kafka's defaults if undefined. */
   readonly log?: MetadataLogOptions;
+  /** Default: nobody is told of what was damaged and made again. */
+  readonly logger?: Logger;
 }
 
 export interface QuorumView extends VotersView {
@@ -142,6 +147,8 @@ export class ClusterMetadata {
   #snapshots: SnapshotKeeper | undefined;
   #epoch: number;
   #brokerEpoch = -1;
+  /** What put files right that were missing or damaged, once the directory is known to be ours. */
+  readonly #mends: (() => Promise<void>)[] = [];
   readonly #writer = new Writer();
 
   /**
@@ -151,7 +158,8 @@ export class ClusterMetadata {
   static async open(options: ClusterMetadataOptions): Promise<ClusterMetadata> {
     const { dataDir, engine } = options;
     const { files } = engine;
-    const meta = await readMetaProperties(files, dataDir);
+    const logger = options.logger ?? silentLogger;
+    const meta = await readMetaProperties(files, dataDir, logger);
     if (meta === undefined || !(await files.exists(`${dataDir}/${METADATA_FOLDER}`))) {
       await refuseOrphans(files, dataDir);
     }
@@ -163,15 +171,11 @@ export class ClusterMetadata {
       );
     }
     const owner = meta ?? (await createMetaProperties(files, dataDir, nodeId));
-    const folder = await prepareMetadataFolder(files, dataDir);
+    const { folder, mend } = await prepareMetadataFolder(files, dataDir, logger);
     const names = (await files.list(folder)).map((entry) => entry.name);
-    const statePath = `${folder}/quorum-state`;
-    const state = names.includes('quorum-state')
-      ? parseQuorumState((await files.read(statePath, 1024 * 1024)).toString('utf8'), statePath)
-      : undefined;
-    const epochs = names.includes(LEADER_EPOCH_FILE)
-      ? readEpochs((await files.read(`${folder}/${LEADER_EPOCH_FILE}`)).toString('latin1'))
-      : new LeaderEpochs();
+    const state = await readQuorumState(files, folder, logger);
+    const epochs = await readEpochs(files, folder);
+    await cutWhereSynced(files, folder, logger);
     const opened = await openMetadataLog(
       engine,
       folder,
@@ -179,10 +183,14 @@ export class ClusterMetadata {
       options.log ?? DEFAULT_LOG_OPTIONS,
       options.now,
     );
+    const { bytesTruncated, fault } = opened.log.recovery;
+    if (bytesTruncated > 0)
+      logger.warn({ folder, bytesTruncated, fault }, 'cut bytes off the end of the metadata log');
     try {
       const metadata = new ClusterMetadata(options, owner, opened, state, epochs);
       await metadata.#replay(opened.snapshot);
       metadata.#check(state);
+      metadata.#mends.push(owner.mend, mend, () => forgetFailedFlush(files, folder));
       return metadata;
     } catch (error) {
       await opened.log.close();
@@ -207,7 +215,11 @@ export class ClusterMetadata {
     this.#quorum = new Quorum(owner.nodeId, owner.directoryId);
     this.#dataDir = options.dataDir;
     this.#engine = options.engine;
-    this.#journal = new Journal(log, options.committer ?? new LogCommitter(options.engine));
+    this.#journal = new Journal(
+      log,
+      options.committer ?? new LogCommitter(options.engine),
+      options.engine.files,
+    );
     this.#journal.onAppended = (bytes, timestamp) => {
       this.#bytesSinceSnapshot += bytes;
       this.#lastTimestamp = timestamp;
@@ -272,6 +284,7 @@ export class ClusterMetadata {
     if (this.#epoch >= MAX_EPOCH) {
       throw new BroadsheetError('CORRUPT', `${this.#dataDir}: no leader epoch follows ${this.#epoch}`);
     }
+    for (const mend of this.#mends.splice(0)) await mend();
     const { log } = this.#journal;
     const { files } = this.#engine;
     const isNew = this.image.metadataVersion === 0;
@@ -577,14 +590,4 @@ function featureRecords(levels: ReadonlyMap<string, number>): MetadataRecordInpu
     version: 0,
     data: { name, featureLevel },
   }));
-}
-
-/** A history that does not parse is made anew from what the replay sees. */
-function readEpochs(text: string): LeaderEpochs {
-  try {
-    return LeaderEpochs.parse(text);
-  } catch (error) {
-    if (error instanceof BroadsheetError && error.code === 'CORRUPT') return new LeaderEpochs();
-    throw error;
-  }
 }

@@ -4,7 +4,8 @@
  * tells of it may leave earlier.
  */
 import type { LogCommitter } from '../log/committer.ts';
-import type { Log } from '../log/log.ts';
+import { noteFailedFlush } from '../log/failed-flush.ts';
+import type { Files, Log } from '../log/log.ts';
 import { RecordBatch, readBatches } from '../protocol/records/reader.ts';
 import { BatchBuilder } from '../protocol/records/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -50,6 +51,7 @@ export class Journal {
   /** Told of each batch that was appended: its bytes, and its timestamp in ms since the epoch. */
   onAppended: ((bytes: number, timestamp: number) => void) | undefined;
   readonly #committer: LogCommitter;
+  readonly #files: Files;
   /** Tells the append that is being committed what became of it. */
   #outcome: ((error: BroadsheetError | undefined) => void) | undefined;
   /** A write that failed after its append had returned. */
@@ -61,8 +63,10 @@ export class Journal {
   /** A flush that has not begun: whatever is appended until then shares it. */
   #nextFlush: Promise<void> | undefined;
 
-  constructor(log: Log, committer: LogCommitter) {
+  /** Through `files` a failed flush is noted for the next start. */
+  constructor(log: Log, committer: LogCommitter, files: Files) {
     this.log = log;
+    this.#files = files;
     this.#committer = committer;
     committer.register(log, (_, error) => this.#written(error));
   }
@@ -131,8 +135,18 @@ export class Journal {
     if (this.#unwritten > 0) await new Promise<void>((resolve) => this.#whenWritten.push(resolve));
     this.#nextFlush = undefined;
     this.#assertWhole();
-    this.#flushing = this.log.flush();
+    this.#flushing = this.#sync();
     await this.#flushing;
+  }
+
+  async #sync(): Promise<void> {
+    try {
+      await this.log.flush();
+    } catch (error) {
+      // It is the flush that the caller has to hear of.
+      await noteFailedFlush(this.#files, this.log).catch(() => {});
+      throw error;
+    }
   }
 
   #assertWhole(): void {
@@ -150,7 +164,7 @@ export class Journal {
     const { log } = this;
     let flushed = false;
     try {
-      if (log.offline === undefined && log.flushedOffset < log.writtenOffset) await log.flush();
+      if (log.offline === undefined && log.flushedOffset < log.writtenOffset) await this.#sync();
       flushed = log.flushedOffset >= log.writtenOffset;
     } finally {
       await log.close().catch((error: unknown) => {

@@ -1,11 +1,10 @@
 /** The files of the metadata log's folder besides the log itself: names and contents. */
-import {
-  PARTITION_METADATA_FILE,
-  parsePartitionMetadata,
-  partitionMetadataText,
-} from '../log/checkpoints.ts';
+import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, partitionMetadataText } from '../log/checkpoints.ts';
+import { LeaderEpochs } from '../log/leader-epochs.ts';
 import type { Files } from '../log/log.ts';
+import { readTopicId } from '../log/partition-loader.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
 
 export const METADATA_FOLDER = '__cluster_metadata-0';
 /** Topic id of the metadata log, the same in every cluster. */
@@ -91,16 +90,57 @@ export function firstSegmentOffset(names: readonly string[]): number | undefined
   return first;
 }
 
-/** Makes the metadata log's folder, or checks that the one that is there is its own. */
-export async function prepareMetadataFolder(files: Files, dataDir: string): Promise<string> {
+/** The state in the folder's `quorum-state`; undefined where it is missing or damaged: the log knows the last epoch too. */
+export async function readQuorumState(
+  files: Files,
+  folder: string,
+  logger: Logger,
+): Promise<QuorumState | undefined> {
+  const path = `${folder}/quorum-state`;
+  if (!(await files.exists(path))) return undefined;
+  try {
+    return parseQuorumState((await files.read(path, 1024 * 1024)).toString('utf8'), path);
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (code !== 'CORRUPT' && code !== 'LIMIT') throw error;
+    logger.warn({ path, reason: message }, 'quorum-state is damaged and is made again from the log');
+    return undefined;
+  }
+}
+
+/** Makes the metadata log's folder. What is given puts its topic id right where that is missing or damaged: the name of the
+ * folder tells as much. */
+export async function prepareMetadataFolder(
+  files: Files,
+  dataDir: string,
+  logger: Logger,
+): Promise<{ readonly folder: string; mend(): Promise<void> }> {
   const folder = `${dataDir}/${METADATA_FOLDER}`;
   const path = `${folder}/${PARTITION_METADATA_FILE}`;
-  if (await files.exists(path)) {
-    const topicId = parsePartitionMetadata((await files.read(path, 4096)).toString('utf8'), path);
-    if (topicId !== METADATA_TOPIC_ID)
-      throw new BroadsheetError('CORRUPT', `${path} names topic ${topicId}, not the metadata log's`);
-  } else {
-    await files.createDurable(path, partitionMetadataText(METADATA_TOPIC_ID));
+  const text = partitionMetadataText(METADATA_TOPIC_ID);
+  if (!(await files.exists(folder))) {
+    await files.createDurable(path, text);
+    return { folder, mend: async () => {} };
   }
-  return folder;
+  const topicId = await readTopicId(files, folder);
+  const mend = async () => {
+    if (topicId === METADATA_TOPIC_ID) return;
+    logger.warn(
+      { path, topicId },
+      "the metadata log's topic id is missing or damaged, and was written again",
+    );
+    await files.writeAtomic(path, text);
+  };
+  return { folder, mend };
+}
+
+/** The history of the log's epochs; one that is missing or does not parse is made anew from what the replay sees. */
+export async function readEpochs(files: Files, folder: string): Promise<LeaderEpochs> {
+  try {
+    return LeaderEpochs.parse((await files.read(`${folder}/${LEADER_EPOCH_FILE}`)).toString('latin1'));
+  } catch (error) {
+    if (['NOT_FOUND', 'CORRUPT', 'LIMIT'].includes((error as BroadsheetError).code))
+      return new LeaderEpochs();
+    throw error;
+  }
 }

@@ -1,11 +1,13 @@
 /**
  * meta.properties: whose directory this is. Version 1, written once and then left alone, so that a Kafka's own file
- * stays as it is.
+ * stays as it is. A copy of ours beside it, with a checksum, tells of an altered byte.
  */
 import { randomBytes } from 'node:crypto';
 import { parseProperties } from '../config/properties.ts';
 import type { Files } from '../log/log.ts';
+import { crc32c } from '../protocol/crc32c.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import type { Logger } from '../runtime/logging.ts';
 
 export interface MetaProperties {
   /** Any text; a base64url uuid when we made it. */
@@ -86,19 +88,96 @@ export function parseMetaProperties(
   return { clusterId, nodeId, directoryId };
 }
 
-/**
- * The directory's file, or undefined if there is none. Kafka before 3.7 wrote no directory.id: one is added, as newer
- * ones do. Throws CORRUPT, IO.
- */
-export async function readMetaProperties(files: Files, dataDir: string): Promise<MetaProperties | undefined> {
-  const path = `${dataDir}/meta.properties`;
+/** What a directory's file and its copy say together. */
+export interface FoundMetaProperties extends MetaProperties {
+  /** Puts right what is missing or damaged; to be called once it is known that the directory is ours. */
+  mend(): Promise<void>;
+}
+
+const NAME = 'meta.properties';
+/** Our own, with a checksum: no log has the id of the cluster. */
+const COPY_NAME = `${NAME}.copy`;
+const MAX_BYTES = 64 * 1024;
+
+function copyText(properties: MetaProperties): string {
+  const text = formatMetaProperties(properties);
+  return `${text}#crc32c=${crc32c(Buffer.from(text))}\n`;
+}
+
+async function readCopy(files: Files, dataDir: string, logger: Logger): Promise<MetaProperties | undefined> {
+  const path = `${dataDir}/${COPY_NAME}`;
   if (!(await files.exists(path))) return undefined;
-  const text = (await files.read(path, 64 * 1024)).toString('utf8');
-  const found = parseMetaProperties(text, path);
-  if (found.directoryId !== undefined) return { ...found, directoryId: found.directoryId };
-  const directoryId = randomUuid();
-  await files.writeAtomic(path, `${text.replace(/\n?$/, '\n')}directory.id=${directoryId}\n`);
-  return { ...found, directoryId };
+  try {
+    const text = (await files.read(path, MAX_BYTES)).toString('utf8');
+    const { directoryId, ...found } = parseMetaProperties(text, path);
+    if (directoryId !== undefined && copyText({ ...found, directoryId }) === text)
+      return { ...found, directoryId };
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+  }
+  logger.warn({ path }, 'the copy of meta.properties is damaged and is written again');
+  return undefined;
+}
+
+function isDamage(error: unknown): boolean {
+  return error instanceof BroadsheetError && (error.code === 'CORRUPT' || error.code === 'LIMIT');
+}
+
+/**
+ * What the directory's file says, or its copy where the file is missing or differs: then a byte of it was altered, unless both ids
+ * are others, as in the file of another directory. Undefined if there is neither. Kafka before 3.7 wrote no directory.id: one
+ * is added, as newer ones do. Throws CORRUPT, IO.
+ */
+export async function readMetaProperties(
+  files: Files,
+  dataDir: string,
+  logger: Logger,
+): Promise<FoundMetaProperties | undefined> {
+  const path = `${dataDir}/${NAME}`;
+  const copy = await readCopy(files, dataDir, logger);
+  let text: string | undefined;
+  let found: ReturnType<typeof parseMetaProperties> | undefined;
+  let fault: unknown;
+  try {
+    if (await files.exists(path)) text = (await files.read(path, MAX_BYTES)).toString('utf8');
+    if (text !== undefined) found = parseMetaProperties(text, path);
+  } catch (error) {
+    if (!isDamage(error)) throw error;
+    fault = error;
+  }
+  const isOther =
+    found !== undefined && found.clusterId !== copy?.clusterId && found.directoryId !== copy?.directoryId;
+  if (copy !== undefined && !(isOther && found?.directoryId !== undefined)) {
+    const properties = formatMetaProperties(copy);
+    const isWhole =
+      found?.directoryId !== undefined &&
+      formatMetaProperties({ ...found, directoryId: found.directoryId }) === properties;
+    return {
+      ...copy,
+      mend: async () => {
+        if (isWhole) return;
+        logger.warn(
+          { path, reason: (fault as Error | undefined)?.message },
+          'meta.properties is missing or damaged, and is written again from its copy',
+        );
+        await files.writeAtomic(path, properties);
+      },
+    };
+  }
+  if (fault !== undefined) throw fault;
+  if (text === undefined || found === undefined) return undefined;
+  const properties = { ...found, directoryId: found.directoryId ?? randomUuid() };
+  return {
+    ...properties,
+    mend: async () => {
+      if (found.directoryId === undefined)
+        await files.writeAtomic(
+          path,
+          `${text.replace(/\n?$/, '\n')}directory.id=${properties.directoryId}\n`,
+        );
+      await files.writeAtomic(`${dataDir}/${COPY_NAME}`, copyText(properties));
+    },
+  };
 }
 
 /** Makes the file of a new directory, durable when resolved. */
@@ -106,9 +185,9 @@ export async function createMetaProperties(
   files: Files,
   dataDir: string,
   nodeId = DEFAULT_NODE_ID,
-): Promise<MetaProperties> {
+): Promise<FoundMetaProperties> {
   const properties = { clusterId: randomUuid(), nodeId, directoryId: randomUuid() };
   await files.mkdir(dataDir);
-  await files.writeAtomic(`${dataDir}/meta.properties`, formatMetaProperties(properties));
-  return properties;
+  await files.writeAtomic(`${dataDir}/${NAME}`, formatMetaProperties(properties));
+  return { ...properties, mend: () => files.writeAtomic(`${dataDir}/${COPY_NAME}`, copyText(properties)) };
 }

@@ -45,6 +45,8 @@ export class Quorum {
   /** 0 when the voters are named by configuration alone. */
   kraftVersion = 0;
   voters: VotersRecordVoter[] = [];
+  /** Node ids that the last election named. */
+  #electors: readonly number[] = [];
 
   constructor(nodeId: number, directoryId: string) {
     this.#nodeId = nodeId;
@@ -57,7 +59,7 @@ export class Quorum {
     const reader = new Reader(value ?? undefined);
     switch (type) {
       case ControlType.LEADER_CHANGE:
-        readLeaderChangeMessage(reader, VALUE_VERSION);
+        this.#electors = readLeaderChangeMessage(reader, VALUE_VERSION).voters.map(({ voterId }) => voterId);
         break;
       case ControlType.KRAFT_VERSION:
         this.kraftVersion = readKRaftVersionRecord(reader, VALUE_VERSION).kRaftVersion;
@@ -74,9 +76,10 @@ export class Quorum {
     return type;
   }
 
-  /** Node ids of voters other than this node, from the log or, if it names none, from quorum-state. */
+  /** Node ids of voters other than this node, from the log or, if it names none, from quorum-state, which has no checksum. */
   strangers(stateVoters: readonly number[] | undefined): number[] {
-    const voters = this.voters.length > 0 ? this.voters.map((voter) => voter.voterId) : (stateVoters ?? []);
+    const known = this.#electors.length > 0 ? this.#electors : (stateVoters ?? []);
+    const voters = this.voters.length > 0 ? this.voters.map((voter) => voter.voterId) : known;
     return voters.filter((id) => id !== this.#nodeId);
   }
 

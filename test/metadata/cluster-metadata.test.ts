@@ -243,24 +243,68 @@ describe('a start', () => {
       await engine.files.writeAtomic(`${DIR}/${path}`, content);
       return open(engine);
     };
-    await expect(damaged('meta.properties', 'version=0\nbroker.id=1\n')).rejects.toThrow(/ZooKeeper/);
-    await expect(damaged('meta.properties', 'version=1\nnode.id=1\n')).rejects.toThrow(
-      /cluster.id is missing/,
-    );
+    // Another directory's, whatever the copy says.
+    const other = 'version=1\ncluster.id=c\nnode.id=2\ndirectory.id=1pyeWnivRtGJ4m5IhFcV3g';
+    await expect(damaged('meta.properties', other)).rejects.toThrow(/several controllers \(node 2 and 1\)/);
+    const alone = async (content: string) => {
+      const { engine, metadata } = await started();
+      await metadata.close();
+      await engine.files.remove(`${DIR}/meta.properties.copy`);
+      await engine.files.writeAtomic(`${DIR}/meta.properties`, content);
+      return open(engine);
+    };
+    await expect(alone('version=0\nbroker.id=1\n')).rejects.toThrow(/ZooKeeper/);
+    await expect(alone('version=1\nnode.id=1\n')).rejects.toThrow(/cluster.id is missing/);
     await expect(
-      damaged('meta.properties', 'version=1\ncluster.id=c\nnode.id=x\ndirectory.id=1pyeWnivRtGJ4m5IhFcV3g'),
+      alone('version=1\ncluster.id=c\nnode.id=x\ndirectory.id=1pyeWnivRtGJ4m5IhFcV3g'),
     ).rejects.toThrow(/node.id is "x"/);
-    await expect(
-      damaged('meta.properties', 'version=1\ncluster.id=c\nnode.id=2\ndirectory.id=1pyeWnivRtGJ4m5IhFcV3g'),
-    ).rejects.toThrow(/several controllers \(node 2 and 1\)/);
-    await expect(damaged('__cluster_metadata-0/quorum-state', '{')).rejects.toThrow(/quorum-state/);
-    await expect(
-      damaged('__cluster_metadata-0/partition.metadata', 'version: 0\ntopic_id: 1pyeWnivRtGJ4m5IhFcV3g'),
-    ).rejects.toThrow(/not the metadata log's/);
     // The log ends before it.
     await expect(
       damaged('__cluster_metadata-0/00000000000000000050-0000000001.checkpoint', 'torn'),
     ).rejects.toThrow(/checkpoint/);
+  });
+
+  it('goes on when one of its files is missing, cut short or altered, and puts it right', async () => {
+    const { engine, metadata } = await started();
+    const { clusterId, directoryId } = metadata;
+    metadata.createTopics([topic('t', 1)], 1000);
+    await metadata.durable();
+    await metadata.close();
+    const paths = [
+      'meta.properties',
+      'meta.properties.copy',
+      'partition.metadata',
+      'quorum-state',
+      'leader-epoch-checkpoint',
+    ].map((name) => (name.startsWith('meta') ? `${DIR}/${name}` : `${FOLDER}/${name}`));
+    const whole = new Map([...engine.files.content].map(([path, bytes]) => [path, Buffer.from(bytes)]));
+    for (const path of paths) {
+      const bytes = whole.get(path)!;
+      const harms: (Buffer | undefined)[] = [undefined];
+      for (let at = 0; at < bytes.length; at++) {
+        harms.push(bytes.subarray(0, at));
+        const flipped = Buffer.from(bytes);
+        flipped[at]! ^= 1 << (at % 8);
+        harms.push(flipped);
+      }
+      for (const harm of harms) {
+        if (harm === undefined) engine.files.content.delete(path);
+        else engine.files.content.set(path, harm);
+        const again = await open(engine);
+        expect([again.clusterId, again.directoryId, again.nodeId], `${path}: ${harm}`).toEqual([
+          clusterId,
+          directoryId,
+          1,
+        ]);
+        expect(again.image.topicsByName.has('t')).toBe(true);
+        expect(again.epoch).toBeLessThan(100);
+        await again.close();
+      }
+      const { metadata: mended } = await started(engine);
+      await mended.close();
+      if (!path.startsWith(FOLDER)) expect(engine.files.content.get(path)).toEqual(bytes);
+      else expect(engine.files.content.get(path)?.length).toBeGreaterThanOrEqual(bytes.length);
+    }
   });
 
   it("adds the directory.id that Kafka before 3.7 didn't write, and keeps the rest", async () => {

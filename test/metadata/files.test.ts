@@ -15,6 +15,7 @@ import {
 import { ProducerIdAllocator } from '../../src/metadata/producer-ids.ts';
 import { topicNameFault } from '../../src/metadata/topic-names.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
+import { silentLogger } from '../../src/runtime/logging.ts';
 import { MemoryFiles } from '../support/memory-log.ts';
 
 describe('meta.properties', () => {
@@ -108,8 +109,8 @@ describe('names in the folder', () => {
 
   it('are made once', async () => {
     const files = new MemoryFiles();
-    expect(await prepareMetadataFolder(files, '/d')).toBe('/d/__cluster_metadata-0');
-    expect(await prepareMetadataFolder(files, '/d')).toBe('/d/__cluster_metadata-0');
+    expect((await prepareMetadataFolder(files, '/d', silentLogger)).folder).toBe('/d/__cluster_metadata-0');
+    expect((await prepareMetadataFolder(files, '/d', silentLogger)).folder).toBe('/d/__cluster_metadata-0');
   });
 });
 

@@ -1,8 +1,10 @@
+import { readdirSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { LogCommitter } from '../../src/log/committer.ts';
 import type { OpenOptions } from '../../src/log/log.ts';
+import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
 import { Journal } from '../../src/metadata/journal.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { ENGINES } from '../support/engines.ts';
@@ -24,7 +26,7 @@ async function newJournal() {
   const engine = new MemoryEngine();
   const log = (await engine.open('/j', OPTIONS)) as MemoryLog;
   const committer = new LogCommitter(engine);
-  return { engine, log, committer, journal: new Journal(log, committer) };
+  return { engine, log, committer, journal: new Journal(log, committer, engine.files) };
 }
 
 const text = (value: string) => ({ key: null, value: Buffer.from(value) });
@@ -54,7 +56,7 @@ describe('Journal', () => {
   it.each(ENGINES)('closes where an index has no space for its end (engine=$name)', async (under) => {
     const engine = under.make();
     const log = await engine.open(join(scratch(), 'j-0'), OPTIONS);
-    const journal = new Journal(log, new LogCommitter(engine));
+    const journal = new Journal(log, new LogCommitter(engine), engine.files);
     append(journal, 'a');
     try {
       under.setFault('pwritev', 0, 1000, constants.errno.ENOSPC, 0);
@@ -62,7 +64,7 @@ describe('Journal', () => {
       under.clearFaults();
       // A flush that fails for the same reason is another thing.
       const again = await engine.open(log.dir, OPTIONS);
-      const other = new Journal(again, new LogCommitter(engine));
+      const other = new Journal(again, new LogCommitter(engine), engine.files);
       append(other, 'b');
       under.setFault('fdatasync', 0, 1, constants.errno.ENOSPC, 0);
       await expect(other.close()).rejects.toMatchObject({ code: 'NO_SPACE' });
@@ -131,13 +133,54 @@ describe('Journal', () => {
     const other = (await engine.open('/other', OPTIONS)) as MemoryLog;
     const outcomes: (BroadsheetError | undefined)[] = [];
     committer.register(other, (_, error) => outcomes.push(error));
-    const donor = new Journal((await engine.open('/donor', OPTIONS)) as MemoryLog, committer);
+    const donor = new Journal((await engine.open('/donor', OPTIONS)) as MemoryLog, committer, engine.files);
     append(donor, 'x');
     const bytes = Uint8Array.from(await donor.log.readBatches(0, 1000, 1));
     other.stage(bytes, 0, bytes.length, 0, 0);
     engine.failNextCommit.set('/other', new BroadsheetError('NO_SPACE', 'theirs'));
     expect(append(journal, 'a')).toBe(0);
     expect(outcomes.map((error) => error?.message)).toEqual(['theirs']);
+  });
+
+  it('notes a failed flush for the next start, which cuts what may be in the page cache only', async () => {
+    for (const { make, setFault, clearFaults } of ENGINES) {
+      const dir = scratch();
+      const engine = make();
+      const open = () =>
+        ClusterMetadata.open({
+          dataDir: dir,
+          engine,
+          defaultPartitions: 1,
+          maxPartitions: 100,
+          validateTopicConfig: () => {},
+          now: 1000,
+        });
+      const create = (metadata: ClusterMetadata, name: string) =>
+        metadata.createTopics(
+          [{ name, numPartitions: 1, replicationFactor: 1, assignments: [], configs: [] }],
+          1000,
+        );
+      try {
+        const metadata = await open();
+        await metadata.activate([], 1000);
+        create(metadata, 'synced');
+        await metadata.durable();
+        create(metadata, 'lost');
+        setFault('fdatasync', 0, 1, constants.errno.EIO, 0);
+        await expect(metadata.durable()).rejects.toThrow();
+        await metadata.close().catch(() => {});
+        for (let start = 0; start < 2; start++) {
+          const next = await open();
+          expect([...next.image.topicsByName.keys()]).toEqual(['synced']);
+          await next.activate([], 1000);
+          await next.close();
+        }
+        expect(readdirSync(join(dir, '__cluster_metadata-0'))).not.toContain('failed-flush-checkpoint');
+      } finally {
+        clearFaults();
+        await engine.close();
+      }
+    }
   });
 
   it('waits for a write that ends later, and goes offline when it fails', async () => {

@@ -79,7 +79,7 @@ export class MetadataRun {
         ...LOG_OPTIONS,
         now: Date.now(),
       });
-      const journal = new Journal(log, new LogCommitter(this.engine));
+      const journal = new Journal(log, new LogCommitter(this.engine), this.engine.files);
       for (let batch = 0; batch < 2; batch++) {
         const texts = [0, 1, 2].map((n) => `${stamp} ${name} ${id} ${batch} ${n}`);
         journal.append(
