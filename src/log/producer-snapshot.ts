@@ -186,11 +186,15 @@ export async function loadProducerState(
   options: LoadProducersOptions,
 ): Promise<ProducerState> {
   const { aborted, abortedFrom = Number.POSITIVE_INFINITY } = options;
-  const snapshot = await snapshots.newest(log.dir, abortedFrom);
+  const begin = log.segmentBaseOffsets()[0] ?? 0;
+  const newest = await snapshots.newest(log.dir, abortedFrom);
+  // What came between an older one and the first segment is gone: its producers may have gone on since.
+  const snapshot = newest === undefined || newest.offset < begin ? undefined : newest;
   const entries = (snapshot?.entries ?? []).filter(
     (entry) => !isExpired(entry, options.now, options.expirationMs),
   );
-  const from = Math.max(snapshot?.offset ?? 0, log.logStartOffset);
+  // Not from the log's start: DeleteRecords takes nothing from what producers are known to have sent.
+  const from = snapshot?.offset ?? begin;
   const state = new ProducerState(await recallBatches(log, entries, from));
   const markers = new MarkerReader(log);
   const faults = await forEachBatch(log, from, true, async (batch) => {
