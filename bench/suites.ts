@@ -13,6 +13,7 @@ import { groupRestarts } from './groups/rolling.ts';
 import { appends } from './micro/append.ts';
 import { parts } from './micro/parts.ts';
 import { requests } from './micro/requests.ts';
+import { recoveries } from './start/recovery.ts';
 import { starts } from './start/start.ts';
 import { type Comparison, line, type Scale } from './support.ts';
 import { transactionOverhead } from './transactions/overhead.ts';
@@ -74,6 +75,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   start: {
     about: 'from nothing to serving, beside a bare node and Apache Kafka; only when named; needs dist/',
     run: starts,
+    extra: true,
+  },
+  recovery: {
+    about:
+      'a start after SIGKILL with 26 MiB in each partition, beside Apache Kafka; only when named; needs dist/',
+    run: recoveries,
     extra: true,
   },
   transactions: {

@@ -24,27 +24,30 @@ import { type Comparison, median, processCpuSecondsOf, type Scale } from '../sup
 const PARTITIONS_PER_MEMBER = 5;
 const PARTITIONS_PER_TOPIC = 100;
 const TOPIC = 'start';
-const DEADLINE_MS = 600_000;
+export const DEADLINE_MS = 600_000;
 /** The last versions that name topics by name. */
 const PRODUCE_VERSION = 12;
 const FETCH_VERSION = 12;
 const KAFKA_ROUNDS = 3;
 
 /** What one start took. */
-interface Start {
+export interface Start {
   readonly ms: number;
   readonly cpuMs: number;
+  /** Until it served: that read(2) and its like gave it, and of that what came from a disk (files that are mapped too), bytes. */
+  readonly readBytes: number;
+  readonly diskBytes: number;
   /** Resident memory half a second later, MiB. */
   readonly mebibytes: number;
 }
 
-interface Running extends Start {
+export interface Running extends Start {
   readonly port: number;
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
-/** Starts on `home` and waits until all is answered. */
-type Starter = (home: string) => Promise<Running>;
+/** Starts on `home` and waits until `serving` resolves; default: until all is answered. */
+export type Starter = (home: string, serving?: (port: number) => Promise<void>) => Promise<Running>;
 
 const until = async (child: ChildProcess): Promise<void> => {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
@@ -72,7 +75,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-async function connected(port: number, deadline: number): Promise<Connection> {
+export async function connected(port: number, deadline: number): Promise<Connection> {
   for (;;) {
     try {
       const connection = await Connection.connect({ host: '127.0.0.1', port });
@@ -129,14 +132,17 @@ async function untilServing(port: number): Promise<void> {
 }
 
 async function settled(pid: number, ms: number): Promise<Start> {
+  const io = readFileSync(`/proc/${pid}/io`, 'latin1');
+  const counted = (name: string) => Number(new RegExp(`^${name}: (\\d+)`, 'm').exec(io)![1]);
+  const [readBytes, diskBytes] = [counted('rchar'), counted('read_bytes')];
   const cpuMs = processCpuSecondsOf(pid) * 1000;
   await sleep(500);
-  return { ms, cpuMs, mebibytes: residentMebibytes(pid) };
+  return { ms, cpuMs, readBytes, diskBytes, mebibytes: residentMebibytes(pid) };
 }
 
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
-const broadsheet: Starter = async (home) => {
+export const broadsheet: Starter = async (home, serving = untilServing) => {
   if (!existsSync(CLI)) throw new Error('dist/ is missing: npm run build');
   const port = await freePort();
   const listen = ['--data', join(home, 'data'), '--host', '127.0.0.1', '--port', String(port)];
@@ -144,7 +150,7 @@ const broadsheet: Starter = async (home) => {
   const child = spawn(process.execPath, [CLI, 'start', ...listen, '--log-level', 'error'], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
-  await untilServing(port);
+  await serving(port);
   const start = await settled(child.pid!, performance.now() - began);
   const stop = async (signal: 'SIGTERM' | 'SIGKILL') => {
     child.kill(signal);
@@ -154,14 +160,14 @@ const broadsheet: Starter = async (home) => {
 };
 
 /** The command formats a new directory before it starts Kafka: time counts from the start of Kafka's own process. */
-const kafka: Starter = async (home) => {
+export const kafka: Starter = async (home, serving = untilServing) => {
   const command = kafkaCommand();
   if (command === undefined)
     throw new Error('no Apache Kafka: set BROADSHEET_KAFKA to the command that starts one');
   const port = KAFKA_PORT;
   const starting = promisify(execFile)(command, ['start', '--dir', home, '--port', String(port)]);
   const failed = starting.then(() => new Promise<never>(() => {}));
-  await Promise.race([untilServing(port), failed]);
+  await Promise.race([serving(port), failed]);
   const served = performance.now();
   const pid = Number(/pid (\d+)/.exec((await starting).stdout)?.[1]);
   const start = await settled(pid, ageMs(pid) - (performance.now() - served));
@@ -231,7 +237,7 @@ async function startsOf(starter: Starter, partitions: number): Promise<Record<Ca
 }
 
 /** Theirs / ours of each round, as for all costs: more is better. */
-function row(
+export function row(
   name: string,
   unit: string,
   pairs: readonly (readonly [number, number])[],

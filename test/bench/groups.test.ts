@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { idleConsumers } from '../../bench/groups/idle.ts';
 import { groupLoads } from '../../bench/groups/load.ts';
 import { groupRestarts } from '../../bench/groups/rolling.ts';
+import { recoveries } from '../../bench/start/recovery.ts';
 import { starts } from '../../bench/start/start.ts';
 import type { Comparison } from '../../bench/support.ts';
 
@@ -14,6 +15,7 @@ describe('benchmarks beside a second broker', () => {
     ['idle', idleConsumers, 3],
     ['load', groupLoads, 2],
     ['start', starts, 12],
+    ['recovery', recoveries, 8],
   ] as const)('%s measures', async (_, suite, results) => {
     const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
     expect(comparisons).toHaveLength(results);
