@@ -43,11 +43,13 @@ async function ended(child: ChildProcess): Promise<void> {
 
 /**
  * This checkout's broker in a process of its own, pinned like all servers, on a directory that is removed with it. With
- * `home` it runs on `data` in there, and writes its log to the file `log` beside; nothing is removed.
+ * `home` it runs on `data` in there, and writes its log to the file `log` beside; nothing is removed. `memory`: with --memory
+ * instead.
  */
 export async function startBroadsheet(
   config: Readonly<Record<string, string>> = {},
   home?: string,
+  memory = false,
 ): Promise<Server> {
   const dir = home === undefined ? mkdtempSync(join(tmpdir(), 'broadsheet-broker-')) : join(home, 'data');
   const file = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -59,7 +61,8 @@ export async function startBroadsheet(
     file('scripts/typescript.js'),
     file('src/cli.ts'),
     'start',
-    ...['--data', dir, '--host', '127.0.0.1', '--port', '0', '--log-level', level, ...settings],
+    ...(memory ? ['--memory'] : ['--data', dir]),
+    ...['--host', '127.0.0.1', '--port', '0', '--log-level', level, ...settings],
   ];
   const child = spawnPinned('server', process.execPath, args, log);
   if (log !== undefined) closeSync(log);
@@ -231,12 +234,13 @@ export async function withTopic<T>(
   target: Target,
   partitions: number,
   use: (topic: string) => Promise<T>,
+  configs: Readonly<Record<string, string>> = {},
 ): Promise<T> {
   // Names of one length, so that answers are.
   const name = `bench-${String(++topics).padStart(6, '0')}`;
   const client = await Client.connect(`127.0.0.1:${target.port}`);
   try {
-    await client.createTopics([{ name, partitions, configs: { 'file.delete.delay.ms': '0' } }]);
+    await client.createTopics([{ name, partitions, configs: { 'file.delete.delay.ms': '0', ...configs } }]);
     for (let index = 0; index < partitions; index++) await usable(client, name, index);
     return await use(name);
   } finally {

@@ -5,6 +5,7 @@ import { idleConnections } from './budgets/connections.ts';
 import { slowDisks } from './budgets/disk.ts';
 import { garbage } from './budgets/garbage.ts';
 import { brokers, kafkas } from './end-to-end/broker.ts';
+import { durability } from './end-to-end/durability.ts';
 import { fetches } from './end-to-end/fetch.ts';
 import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
 import { idleConsumers } from './groups/idle.ts';
@@ -37,6 +38,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   kafka: {
     about: 'the same against Apache Kafka (BROADSHEET_KAFKA: a command that starts one); only when named',
     run: kafkas,
+    extra: true,
+  },
+  durability: {
+    about:
+      'what each durability mode costs a produce, beside Apache Kafka if BROADSHEET_KAFKA is set; when named',
+    run: durability,
     extra: true,
   },
   connections: {

@@ -81,7 +81,7 @@ export function median(values: readonly number[]): number {
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }
 
-function ratioOf(values: readonly number[]): Ratio {
+export function ratioOf(values: readonly number[]): Ratio {
   return { min: Math.min(...values), median: median(values), max: Math.max(...values) };
 }
 

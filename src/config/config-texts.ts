@@ -124,6 +124,8 @@ const BROKER_TEXTS: Readonly<Record<string, string>> = {
   'log.cleaner.threads': 'Threads of the log cleaner; taken and shown, of no effect here.',
   'log.dir': 'Directory of the data; log.dirs wins.',
   'log.dirs': 'Directory of the data.',
+  'log.disk.max.bytes':
+    'Bytes that the segments of all topics together may take before the oldest closed ones go, those of compacted topics aside; -1 is no limit.',
   'log.disk.reserve.bytes':
     'Bytes of the file system below which records are refused, so that commits and deletes go on; -1: 64 MiB, or a twentieth of it where that is less.',
   'log.flush.dirty.bytes':

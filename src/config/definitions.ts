@@ -69,6 +69,7 @@ const OWN: Fact[] = [
   { name: 'connection.max.queued.bytes', type: 'int', default: '8388608', valid: '[1048576,...]' },
   { name: 'connection.max.queued.requests', type: 'int', default: '100', valid: '[1,...]' },
   { name: 'group.member.removal.on.disconnect', type: 'boolean', default: 'false' },
+  { name: 'log.disk.max.bytes', type: 'long', default: '-1', valid: '[-1,...]' },
   { name: 'log.disk.reserve.bytes', type: 'long', default: '-1', valid: '[-1,...]' },
   { name: 'log.flush.dirty.bytes', type: 'long', default: '268435456', valid: '[1,...]' },
 ];

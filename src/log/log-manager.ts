@@ -126,7 +126,7 @@ export class LogManager implements PartitionHost {
     this.#deleted = new DeletedPartitions(dataDir, clock, (partition) =>
       this.#inBackground('remove a deleted partition', this.#remove(partition)),
     );
-    this.#retention = new LogRetention(host, files, clock, logger);
+    this.#retention = new LogRetention(host, files, clock, logger, settings.maxBytes);
     const retention = this.#retention;
     const parts = { host, retention, files, dataDir, clock, logger, settings: settings.cleaner };
     this.#cleaner = new LogCleaner({ ...parts, cleaner: options.cleaner ?? new CleanerThread() });
@@ -322,6 +322,7 @@ export class LogManager implements PartitionHost {
 
   onStaged(partition: Partition, bytes: number): void {
     this.#staged.add(partition);
+    this.#retention.grew(bytes);
     if (!partition.flushesEveryAppend) this.#dirtyBytes += bytes;
   }
 
@@ -369,7 +370,7 @@ export class LogManager implements PartitionHost {
 
   /** Deletes what the topics' retention lets go of, and closes segments whose time is over. */
   async retain(): Promise<void> {
-    await this.#retention.run(this.partitions());
+    await this.#retention.run();
   }
 
   /** Compacts all that a partition holds now; see LogCleaner.compactNow. */

@@ -1,16 +1,18 @@
 /**
  * Carries out what retention.ts decides, one partition after the other: rolls, moves the log start, makes it durable, takes
- * the segments out of the log, and removes their files after file.delete.delay.ms. Readers of a segment go on.
+ * the segments out of the log, and removes their files after file.delete.delay.ms. Readers of a segment go on. The same for
+ * log.disk.max.bytes, which all logs together are kept to.
  */
 import type { Clock, Timer } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
-import type { Files } from './log.ts';
+import type { Files, SegmentFacts } from './log.ts';
 import type { Partition } from './partition.ts';
-import { planRetention } from './retention.ts';
+import { planCap, planRetention } from './retention.ts';
 import type { SegmentHold } from './segment-hold.ts';
 
 export interface RetentionHost {
   readonly hold: SegmentHold;
+  partitions(): readonly Partition[];
   /** Closes the active segment. */
   roll(partition: Partition): Promise<void>;
   /** Resolves when the log start offsets of all partitions are on disk. */
@@ -29,8 +31,14 @@ export class LogRetention {
   readonly #waiting = new Map<Timer, () => Promise<void>>();
   /** What changes segments of a partition; one thing at a time. */
   readonly #busy = new Map<Partition, Promise<void>>();
+  /** Of the segments of all logs; negative: no limit. */
+  readonly #maxBytes: number;
+  /** Appended since they were last measured. */
+  #grown = 0;
+  #limiting = false;
 
-  constructor(host: RetentionHost, files: Files, clock: Clock, logger: Logger) {
+  constructor(host: RetentionHost, files: Files, clock: Clock, logger: Logger, maxBytes: number) {
+    this.#maxBytes = maxBytes;
     this.#host = host;
     this.#files = files;
     this.#clock = clock;
@@ -51,17 +59,60 @@ export class LogRetention {
   }
 
   /** Looks at every partition; one that fails is logged, and looked at again the next time. */
-  async run(partitions: readonly Partition[]): Promise<void> {
+  async run(): Promise<void> {
+    for (const partition of this.#host.partitions())
+      await this.#try(partition, () => this.#retain(partition));
+    await this.limit();
+  }
+
+  async #try(partition: Partition, work: () => Promise<void>): Promise<void> {
+    try {
+      await this.alone(partition, work);
+    } catch (error) {
+      if (partition.deleted) return;
+      this.#logger.error(
+        { topic: partition.topic, partition: partition.index, reason: (error as Error).message },
+        'old segments of a partition could not be deleted',
+      );
+    }
+  }
+
+  /** So much is appended: with a limit for all logs, it is time to look at each hundredth of it, and not before a mebibyte. */
+  grew(bytes: number): void {
+    if (this.#maxBytes < 0) return;
+    this.#grown += bytes;
+    if (this.#grown < Math.max(this.#maxBytes / 100, 1 << 20)) return;
+    this.#host.inBackground('keep the logs to log.disk.max.bytes', this.limit());
+  }
+
+  /** Deletes the oldest closed segments of all logs that are not compacted until all logs together have log.disk.max.bytes. */
+  async limit(): Promise<void> {
+    if (this.#maxBytes < 0 || this.#limiting) return;
+    this.#limiting = true;
+    this.#grown = 0;
+    try {
+      const partitions = this.#host.partitions();
+      const excess = partitions.reduce((sum, { log }) => sum + log.sizeInBytes, 0) - this.#maxBytes;
+      if (excess > 0) await this.#lose(partitions, excess);
+    } finally {
+      this.#limiting = false;
+    }
+  }
+
+  async #lose(partitions: readonly Partition[], excess: number): Promise<void> {
+    const mayLose: Partition[] = [];
+    const states: { segments: readonly SegmentFacts[]; highWatermark: number }[] = [];
     for (const partition of partitions) {
-      try {
-        await this.alone(partition, () => this.#retain(partition));
-      } catch (error) {
-        if (partition.deleted) continue;
-        this.#logger.error(
-          { topic: partition.topic, partition: partition.index, reason: (error as Error).message },
-          'old segments of a partition could not be deleted',
-        );
-      }
+      const { log, config, deleted, offline } = partition;
+      if (deleted || offline !== undefined || config.cleanupPolicy.includes('compact')) continue;
+      if (log.segmentBaseOffsets().length < 2) continue;
+      const segments = await log.segmentFacts();
+      mayLose.push(partition);
+      states.push({ segments, highWatermark: partition.highWatermark });
+    }
+    const plan = planCap(states, excess);
+    for (const [i, partition] of mayLose.entries()) {
+      if (plan[i]! > 0) await this.#try(partition, () => this.#deleteBelow(partition, plan[i]!));
     }
   }
 
@@ -78,10 +129,16 @@ export class LogRetention {
     const plan = planRetention(state, config, this.#clock.now());
     const isSame = log.activeSegmentBaseOffset === active.baseOffset && log.logEndOffset === logEndOffset;
     if (plan.roll && isSame) await this.#host.roll(partition);
+    await this.#deleteBelow(partition, plan.deleteBelow);
+  }
+
+  /** Lets go of the closed segments that end at or below an offset. */
+  async #deleteBelow(partition: Partition, offset: number): Promise<void> {
+    const { log } = partition;
     const bases = log.segmentBaseOffsets();
     // Without the active one.
-    const gone = bases.filter((_, i) => i + 1 < bases.length && bases[i + 1]! <= plan.deleteBelow);
-    if (gone.length === 0 || partition.deleted) return;
+    const gone = bases.filter((_, i) => i + 1 < bases.length && bases[i + 1]! <= offset);
+    if (gone.length === 0 || partition.deleted || partition.offline !== undefined) return;
     const startsAt = bases[gone.length]!;
     if (log.flushedOffset < startsAt) await log.flush();
     partition.setLogStartOffset(startsAt);

@@ -7,6 +7,8 @@ export interface LogManagerSettings {
   readonly recoveryPointCheckpointMs: number;
   /** Written and not asked to be flushed, after which all is flushed. */
   readonly dirtyBytes: number;
+  /** What the segments of all logs may take; negative: no limit. */
+  readonly maxBytes: number;
   readonly logStartCheckpointMs: number;
   readonly highWatermarkCheckpointMs: number;
   readonly producerExpirationMs: number;
@@ -21,6 +23,7 @@ export function logManagerSettings(config: BrokerConfig): LogManagerSettings {
   return {
     recoveryPointCheckpointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
     dirtyBytes: config.number('log.flush.dirty.bytes'),
+    maxBytes: config.number('log.disk.max.bytes'),
     logStartCheckpointMs: config.number('log.flush.start.offset.checkpoint.interval.ms'),
     highWatermarkCheckpointMs: config.number('replica.high.watermark.checkpoint.interval.ms'),
     get producerExpirationMs() {

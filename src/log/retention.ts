@@ -69,3 +69,33 @@ export function planRetention(state: RetentionState, rules: RetentionRules, now:
     deleteBelow: gone === segments.length ? logEndOffset : segments[gone]!.baseOffset,
   };
 }
+
+/**
+ * Which closed segments of several logs go so that together these lose `excess` bytes, or as much as they can: the oldest first,
+ * whichever log they are of. A segment counts as no older than those before it in its log. Gives for each log below which offset
+ * its segments go; 0: none.
+ */
+export function planCap(
+  logs: readonly Pick<RetentionState, 'segments' | 'highWatermark'>[],
+  excess: number,
+): number[] {
+  const candidates: { log: number; time: number; bytes: number; end: number }[] = [];
+  for (const [log, { segments, highWatermark }] of logs.entries()) {
+    let time = Number.NEGATIVE_INFINITY;
+    for (const [i, segment] of segments.slice(0, -1).entries()) {
+      const end = segments[i + 1]!.baseOffset;
+      if (end > highWatermark) break;
+      time = Math.max(time, segmentTime(segment));
+      candidates.push({ log, time, bytes: segment.sizeInBytes, end });
+    }
+  }
+  const deleteBelow = logs.map(() => 0);
+  let left = excess;
+  // Those of one log stay in their order.
+  for (const { log, bytes, end } of candidates.sort((a, b) => a.time - b.time)) {
+    if (left <= 0) break;
+    left -= bytes;
+    deleteBelow[log] = end;
+  }
+  return deleteBelow;
+}

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { bench } from '../../bench/suites.ts';
 import type { Comparison } from '../../bench/support.ts';
 
@@ -35,6 +35,17 @@ describe('benchmarks', () => {
       }
     },
   );
+
+  test('durability has each mode beside the default', async () => {
+    vi.stubEnv('BROADSHEET_KAFKA', undefined);
+    const { code, lines } = await run('durability', ...SCALE);
+    vi.unstubAllEnvs();
+    expect(code).toBe(0);
+    const results = JSON.parse(lines.at(-1)!) as Comparison[];
+    for (const mode of ['flush.messages=1', 'in memory'])
+      expect(results.filter(({ name }) => name.includes(mode)).length).toBeGreaterThanOrEqual(2);
+    for (const { ours, theirs } of results) expect(Math.min(ours, theirs)).toBeGreaterThan(0);
+  });
 
   test.each([
     [['no-such-suite'], 'no suite no-such-suite'],

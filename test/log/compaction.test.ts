@@ -94,6 +94,7 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     const settings = {
       recoveryPointCheckpointMs: 60_000,
       dirtyBytes: 1 << 28,
+      maxBytes: -1,
       logStartCheckpointMs: 60_000,
       highWatermarkCheckpointMs: 5_000,
       producerExpirationMs: DAY,

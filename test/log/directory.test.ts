@@ -44,6 +44,7 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
         settings: {
           recoveryPointCheckpointMs: 60_000,
           dirtyBytes: 1 << 28,
+          maxBytes: -1,
           logStartCheckpointMs: 60_000,
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 86_400_000,

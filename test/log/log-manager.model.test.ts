@@ -91,6 +91,7 @@ class Model implements AppendListener {
         settings: {
           recoveryPointCheckpointMs: 60_000,
           dirtyBytes: 1 << 28,
+          maxBytes: -1,
           logStartCheckpointMs: 60_000,
           highWatermarkCheckpointMs: 5_000,
           producerExpirationMs: 2 ** 50,

@@ -15,6 +15,7 @@ import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 const settings: LogManagerSettings = {
   recoveryPointCheckpointMs: 60_000,
   dirtyBytes: 1 << 28,
+  maxBytes: -1,
   logStartCheckpointMs: 60_000,
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
@@ -521,6 +522,33 @@ describe('retention', () => {
     await kill();
     const again = (await open()).partition('t', 0)!;
     expect([again.logStartOffset, again.logEndOffset]).toEqual([start, 12]);
+  });
+
+  it('keeps all logs together to a size while they grow, and no compacted one loses anything', async () => {
+    const maxBytes = 6 << 20;
+    const manager = await open({ ...settings, maxBytes });
+    const small = { segmentBytes: 1 << 20, retentionMs: -1 };
+    const make = (topic: string, id: string, cleanupPolicy: string[]) => {
+      const config = topicConfigForTests({ ...small, cleanupPolicy });
+      known.set(`${topic}-0`, { topicId: id, leaderEpoch: 0, config });
+      return manager.create(topic, 0, known.get(`${topic}-0`)!);
+    };
+    const deleting = await make('t', ID_A, ['delete']);
+    const compacted = await make('u', ID_B, ['compact', 'delete']);
+    for (let i = 0; i < 100; i++) {
+      for (const partition of [deleting, compacted]) {
+        if (partition === compacted && i >= 30) continue;
+        append(manager, partition, { maxTimestamp: clock.now(), payload: new Uint8Array(100_000) });
+      }
+      for (let turn = 0; turn < 3; turn++) await settle();
+      const bytes = deleting.log.sizeInBytes + compacted.log.sizeInBytes;
+      // The active segment, and what comes between two looks.
+      expect(bytes).toBeLessThan(maxBytes + (1 << 20) + 200_000);
+    }
+    expect(compacted.logStartOffset).toBe(0);
+    expect(compacted.log.sizeInBytes).toBeGreaterThan(3e6);
+    expect(deleting.logStartOffset).toBeGreaterThan(40);
+    expect(deleting.log.sizeInBytes).toBeGreaterThan(1 << 20);
   });
 
   it('empties a log without traffic, the active segment too, and keeps its end and its producers', async () => {

@@ -16,6 +16,7 @@ import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 const settings: LogManagerSettings = {
   recoveryPointCheckpointMs: 60_000,
   dirtyBytes: 1 << 28,
+  maxBytes: -1,
   logStartCheckpointMs: 60_000,
   highWatermarkCheckpointMs: 5_000,
   producerExpirationMs: 86_400_000,
@@ -123,7 +124,7 @@ describe('append', () => {
     append(2);
     manager.commitTick();
     expect((await log.scanBatches(0, 2, false)).map((batch) => batch.leaderEpoch)).toEqual([3, 5]);
-    expect(partition.epochs.text()).toBe('0\n2\n3 0\n5 1\n');
+    expect(partition.epochs.text()).toBe('0\n4\n3 0\n3 0\n5 1\n5 1\n');
     expect(() => partition.becomeLeader(4)).toThrow(/below/);
   });
 

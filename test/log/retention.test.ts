@@ -2,7 +2,13 @@ import { closeSync, openSync, readdirSync, readFileSync, readSync, utimesSync, w
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Log, LogEngine, SegmentFacts } from '../../src/log/log.ts';
-import { isRollDue, planRetention, type RetentionRules, segmentTime } from '../../src/log/retention.ts';
+import {
+  isRollDue,
+  planCap,
+  planRetention,
+  type RetentionRules,
+  segmentTime,
+} from '../../src/log/retention.ts';
 import { ENGINES } from '../support/engines.ts';
 import { append, CLEAN, OPTIONS, readWarm, scratch } from '../support/logs.ts';
 
@@ -37,6 +43,37 @@ function plan(
 }
 
 const FOUR = [segment(0, 100, 20), segment(100, 100, 10), segment(200, 100, 5), segment(300, 50, 1)];
+
+describe('what goes to keep all logs to a size', () => {
+  const other = [segment(0, 30, 15), segment(50, 30, 12), segment(60, 30, 30)];
+  const logs = [
+    { segments: FOUR, highWatermark: 400 },
+    { segments: other, highWatermark: 90 },
+  ];
+
+  it.each([
+    [0, [0, 0]],
+    [1, [100, 0]],
+    [100, [100, 0]],
+    [101, [100, 50]],
+    [131, [100, 60]],
+    [161, [200, 60]],
+    [261, [300, 60]],
+    // The active ones stay.
+    [1e9, [300, 60]],
+  ])('for %d bytes', (excess, below) => {
+    expect(planCap(logs, excess)).toEqual(below);
+  });
+
+  it('never leaves a hole, nor takes what is not below the high watermark', () => {
+    // The second is older than the first by its clock.
+    const odd = [segment(0, 10, 1), segment(10, 10, 90), segment(20, 10, 0)];
+    expect(planCap([{ segments: odd, highWatermark: 30 }, logs[0]!], 101)).toEqual([0, 200]);
+    expect(planCap([{ segments: odd, highWatermark: 30 }, logs[0]!], 305)).toEqual([10, 300]);
+    expect(planCap([{ segments: FOUR, highWatermark: 250 }], 1e9)).toEqual([200]);
+    expect(planCap([], 1)).toEqual([]);
+  });
+});
 
 describe('what goes', () => {
   it('goes by age, oldest first, and stops at the first that stays', () => {

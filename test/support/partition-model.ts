@@ -150,6 +150,7 @@ export class PartitionModel {
         settings: {
           recoveryPointCheckpointMs: FOREVER,
           dirtyBytes: 1 << 28,
+          maxBytes: -1,
           logStartCheckpointMs: FOREVER,
           highWatermarkCheckpointMs: FOREVER,
           producerExpirationMs: FOREVER,
