@@ -255,8 +255,14 @@ describe('DeleteRecords', () => {
   });
 
   it('does not say that it is done when it could not be written down', async () => {
-    engine.files.failNextWrite.set(LOG_STARTS, new BroadsheetError('NO_SPACE', 'full'));
+    const fail = () => engine.files.failNextWrite.set(LOG_STARTS, new BroadsheetError('NO_SPACE', 'full'));
+    fail();
     expect(await cut(2)).toEqual(['KAFKA_STORAGE_ERROR', -1]);
+    // The start has moved in memory, and nothing more is to be done for that.
+    fail();
+    expect(await cut(2)).toEqual(['KAFKA_STORAGE_ERROR', -1]);
+    expect(await cut(1)).toEqual(['NONE', 2]);
+    expect(OffsetCheckpoint.parse(engine.files.content.get(LOG_STARTS)!.toString()).get('t', 0)).toBe(2);
     expect(await cut(3)).toEqual(['NONE', 3]);
   });
 
