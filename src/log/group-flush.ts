@@ -19,7 +19,7 @@ export class GroupFlush {
   }
 
   /** Begins a flush of all that wait, unless one runs. Resolves when nothing waits any more; undefined if there is nothing
-   * to do. Rejects when a flush failed and yet no log went offline. */
+   * to do. Rejects when a flush failed and yet no log went offline, and none was deleted. */
   start(): Promise<void> | undefined {
     if (this.#running || this.#waiting.size === 0) return undefined;
     this.#running = true;
@@ -47,7 +47,8 @@ export class GroupFlush {
       failure = error;
     }
     this.#onFlushed(partitions);
-    if (failure !== undefined && partitions.every((partition) => partition.offline === undefined))
-      throw failure;
+    // A partition that was deleted meanwhile is closed; those that are not flushed for that ask again.
+    const isExplained = partitions.some(({ offline, deleted }) => offline !== undefined || deleted);
+    if (failure !== undefined && !isExplained) throw failure;
   }
 }

@@ -20,4 +20,19 @@ describe('a group of flushes', () => {
     expect(told).toEqual(['broken', 'sound']);
     expect(flushed).toEqual([[sound.log]]);
   });
+
+  it('rejects when it fails, unless a partition was deleted meanwhile', async () => {
+    const engine = new MemoryEngine();
+    engine.flushAll = async () => {
+      throw new BroadsheetError('CLOSED', 'the log is closed');
+    };
+    const flushed = (...deleted: boolean[]) => {
+      const group = new GroupFlush(engine, () => {});
+      for (const each of deleted)
+        group.add({ log: {}, offline: undefined, deleted: each } as unknown as Partition);
+      return group.start();
+    };
+    await expect(flushed(false, false)).rejects.toMatchObject({ code: 'CLOSED' });
+    await flushed(false, true);
+  });
 });
