@@ -25,6 +25,7 @@ import { bytesText, counted, endWithReader, note, Progress, print, printJson } f
 interface CheckOptions {
   readonly deep?: boolean;
   readonly json?: boolean;
+  readonly repair?: boolean;
 }
 
 const LOCK_FILE = '.lock';
@@ -53,9 +54,14 @@ export async function checkDirectory(given: string, options: CheckOptions): Prom
   }
   const release = await lockDirectory(isPartition ? dirname(dir) : dir);
   try {
-    const inspection = new DirectoryCheck(dir, options);
-    await (isPartition ? inspection.partitionAlone() : inspection.all(names));
-    await inspection.report();
+    const inspect = async () => {
+      const inspection = new DirectoryCheck(dir, options);
+      await (isPartition ? inspection.partitionAlone() : inspection.all(await readdir(dir)));
+      return inspection;
+    };
+    const found = await inspect();
+    const repaired = options.repair ? await found.repair() : [];
+    await (repaired.length > 0 ? await inspect() : found).report(repaired);
   } finally {
     await release();
   }
@@ -94,12 +100,21 @@ class DirectoryCheck {
   readonly #faults: Fault[] = [];
   readonly #remarks: Fault[] = [];
   readonly #partitions = new Map<string, PartitionReport>();
+  #clean = true;
+  #recoveryPoints: OffsetCheckpoint | undefined;
   #total = 0;
   #done = 0;
 
   constructor(dir: string, options: CheckOptions) {
     this.#dir = dir;
     this.#options = options;
+  }
+
+  /** Repairs what can be, gives what was done. */
+  async repair(): Promise<readonly Fault[]> {
+    const { repair } = await import('./check-repair.ts');
+    const state = { files: await anyFiles(), dir: this.#dir, clean: this.#clean };
+    return repair({ ...state, recoveryPoints: this.#recoveryPoints }, this.#faults);
   }
 
   async partitionAlone(): Promise<void> {
@@ -115,12 +130,14 @@ class DirectoryCheck {
       });
     }
     await this.#parsed(META_PROPERTIES, (text) => parseMetaProperties(text, META_PROPERTIES));
+    this.#clean = clean;
     const checkpoints = new Map<string, OffsetCheckpoint>();
     for (const name of CHECKPOINTS) {
       if (!names.includes(name)) continue;
       const checkpoint = await this.#parsed(name, (text) => OffsetCheckpoint.parse(text));
       if (checkpoint !== undefined) checkpoints.set(name, checkpoint);
     }
+    this.#recoveryPoints = checkpoints.get(RECOVERY_POINT_FILE);
     const folders = await this.#folders(names);
     for (const folder of folders) this.#total += await sizeOf(join(this.#dir, folder));
     const progress = new Progress(() => `${bytesText(this.#done)} of ${bytesText(this.#total)} checked`);
@@ -227,7 +244,7 @@ class DirectoryCheck {
   }
 
   /** Prints it all; throws CORRUPT where something is wrong. */
-  async report(): Promise<void> {
+  async report(repaired: readonly Fault[]): Promise<void> {
     const reports = [...this.#partitions.values()];
     const sum = (of: (report: PartitionReport) => number) =>
       reports.reduce((total, each) => total + of(each), 0);
@@ -239,9 +256,17 @@ class DirectoryCheck {
     };
     const ok = this.#faults.length === 0;
     if (this.#options.json) {
-      await printJson({ dir: this.#dir, ok, ...counts, faults: this.#faults, remarks: this.#remarks });
+      await printJson({
+        dir: this.#dir,
+        ok,
+        ...counts,
+        faults: this.#faults,
+        remarks: this.#remarks,
+        repaired,
+      });
     } else {
       const lines = [
+        ...repaired.map(({ file, what }) => `${file} (repair): ${what}\n`),
         ...this.#faults.map(({ file, what }) => `${file}: ${what}\n`),
         ...this.#remarks.map(({ file, what }) => `${file} (no damage): ${what}\n`),
         `${counted(counts.partitions, 'partition')}, ${counted(counts.segments, 'segment')}, ` +
@@ -266,6 +291,10 @@ export function define(command: Command): void {
   command
     .argument('<dir>', "a data directory, or one partition's folder")
     .option('--deep', 'read the records too: unpack and count them')
+    .option(
+      '--repair',
+      'take damaged batches out of segments into .quarantine files, offsets stay; remove what the next start makes again: indexes, producer snapshots, leader epochs, offset checkpoints',
+    )
     .option('--json', 'print one JSON document')
     .action(check);
 }

@@ -28,6 +28,7 @@ interface CheckDocument {
   batches: number;
   faults: { file: string; what: string }[];
   remarks: { file: string; what: string }[];
+  repaired: { file: string; what: string }[];
 }
 
 beforeAll(async () => {
@@ -185,6 +186,28 @@ describe('check', () => {
     const text = await cli(['check', copy]);
     expect(text.code).toBe(1);
     expect(text.stdout.toString()).toContain(`${file()}: ${told[0]!.what}\n`);
+  });
+
+  it('repairs with --repair, and a broker then serves all but the damaged batch', async () => {
+    const copy = mkdtempSync(join(dir, 'copy-'));
+    cpSync(data, copy, { recursive: true });
+    const harm = (file: string, change: (bytes: Buffer) => Buffer | string) =>
+      writeFileSync(join(copy, file), change(readFileSync(join(copy, file))));
+    harm(`t-0/${BASE}.log`, flip(5000));
+    harm(`t-0/${second}.snapshot`, flip(20));
+    harm(`t-0/${second}.index`, cut(-3));
+    harm('recovery-point-offset-checkpoint', () => '0\n1\nt 0 99999\n');
+    const { faults } = await check(copy);
+    const found = await check(copy, '--repair');
+    expect(found).toMatchObject({ code: 0, ok: true, faults: [] });
+    const { repaired } = found;
+    expect(repaired.map((each) => each.file).sort()).toEqual(
+      [...new Set(faults.map((each) => each.file))].sort(),
+    );
+    expect(JSON.stringify(repaired)).toMatch(/\d+ damaged bytes are moved to quarantine/);
+    expect(readdirSync(join(copy, 't-0')).filter((name) => name.endsWith('.quarantine'))).toHaveLength(1);
+    const again = await check(copy, '--repair');
+    expect(again).toMatchObject({ code: 0, repaired: [] });
   });
 
   it('reads records with --deep, whose batch has a right checksum', async () => {

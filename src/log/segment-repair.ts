@@ -1,0 +1,157 @@
+/**
+ * Takes damaged batches out of a closed segment's file: their bytes go to a `.quarantine` file, and an empty batch stands for the
+ * offsets that they had, as compaction leaves them, so that everything behind keeps its offsets and readers go on over the gap.
+ */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  BASE_OFFSET_AT,
+  BASE_SEQUENCE_AT,
+  BASE_TIMESTAMP_AT,
+  BATCH_HEADER_BYTES,
+  BATCH_LENGTH_AT,
+  LAST_OFFSET_DELTA_AT,
+  LEADER_EPOCH_AT,
+  LOG_OVERHEAD_BYTES,
+  MAGIC_AT,
+  MAX_TIMESTAMP_AT,
+  PRODUCER_EPOCH_AT,
+  PRODUCER_ID_AT,
+  patchCrc,
+} from '../protocol/records/batch.ts';
+import { RecordBatch } from '../protocol/records/reader.ts';
+import type { Files } from './log.ts';
+import { segmentFileName } from './segment-names.ts';
+
+export interface SegmentRepair {
+  /** Bytes that went to quarantine. */
+  readonly bytes: number;
+  /** Offsets whose records are gone. */
+  readonly offsets: number;
+}
+
+interface Damage {
+  readonly position: number;
+  readonly end: number;
+  /** Of the batch before it; -1 if there is none. */
+  readonly leaderEpoch: number;
+  readonly firstOffset: number;
+  /** Undefined: nothing follows, and nothing tells. */
+  readonly nextOffset: number | undefined;
+}
+
+const MAX_INT32 = 2 ** 31 - 1;
+
+/** The batch at a position, if it is whole and its records may follow those below `from`, and lie below `upTo`. */
+function batchAt(bytes: Buffer, position: number, from: number, upTo: number): RecordBatch | undefined {
+  if (position + BATCH_HEADER_BYTES > bytes.length || bytes[position + MAGIC_AT] !== 2) return undefined;
+  const size = bytes.readInt32BE(position + BATCH_LENGTH_AT) + LOG_OVERHEAD_BYTES;
+  if (size < BATCH_HEADER_BYTES || position + size > bytes.length) return undefined;
+  const offset = bytes.readBigInt64BE(position + BASE_OFFSET_AT);
+  const last = offset + BigInt(bytes.readInt32BE(position + LAST_OFFSET_DELTA_AT));
+  if (offset < BigInt(from) || last < offset || last >= BigInt(Math.min(upTo, Number.MAX_SAFE_INTEGER)))
+    return undefined;
+  const batch = new RecordBatch(bytes.subarray(position, position + size), 0);
+  return batch.checksOut() ? batch : undefined;
+}
+
+/** No checksum covers a batch's own offset: one that leaps over offsets which come behind it was altered. */
+function isMisplaced(batch: RecordBatch, bytes: Buffer, at: number, from: number, upTo: number): boolean {
+  if (batch.baseOffset === from) return false;
+  const next = batchAt(bytes, at + batch.sizeInBytes, from, upTo);
+  return next !== undefined && next.baseOffset <= batch.lastOffset;
+}
+
+function findDamage(bytes: Buffer, baseOffset: number, nextBase: number): Damage[] {
+  const found: Damage[] = [];
+  let offset = baseOffset;
+  let leaderEpoch = -1;
+  let bad: number | undefined;
+  for (let at = 0; at < bytes.length; ) {
+    const batch = batchAt(bytes, at, offset, nextBase);
+    if (batch === undefined || isMisplaced(batch, bytes, at, offset, nextBase)) {
+      bad ??= at;
+      at++;
+      continue;
+    }
+    if (bad !== undefined)
+      found.push({
+        position: bad,
+        end: at,
+        leaderEpoch: leaderEpoch < 0 ? batch.leaderEpoch : leaderEpoch,
+        firstOffset: offset,
+        nextOffset: batch.baseOffset,
+      });
+    bad = undefined;
+    offset = batch.lastOffset + 1;
+    leaderEpoch = batch.leaderEpoch;
+    at += batch.sizeInBytes;
+  }
+  if (bad !== undefined) {
+    const nextOffset = nextBase === Number.POSITIVE_INFINITY ? undefined : nextBase;
+    found.push({ position: bad, end: bytes.length, leaderEpoch, firstOffset: offset, nextOffset });
+  }
+  return found;
+}
+
+/** A batch without records from one offset up to another one. */
+function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number): Buffer {
+  const bytes = Buffer.alloc(BATCH_HEADER_BYTES);
+  bytes.writeBigInt64BE(BigInt(firstOffset), BASE_OFFSET_AT);
+  bytes.writeInt32BE(BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
+  bytes.writeInt32BE(Math.max(leaderEpoch, 0), LEADER_EPOCH_AT);
+  bytes[MAGIC_AT] = 2;
+  bytes.writeInt32BE(nextOffset - firstOffset - 1, LAST_OFFSET_DELTA_AT);
+  bytes.writeBigInt64BE(-1n, BASE_TIMESTAMP_AT);
+  bytes.writeBigInt64BE(-1n, MAX_TIMESTAMP_AT);
+  bytes.writeBigInt64BE(-1n, PRODUCER_ID_AT);
+  bytes.writeInt16BE(-1, PRODUCER_EPOCH_AT);
+  bytes.writeInt32BE(-1, BASE_SEQUENCE_AT);
+  patchCrc(bytes, 0, bytes.length);
+  return bytes;
+}
+
+/**
+ * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last. Undefined if every
+ * batch checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
+ * leaves the file as it was, or repaired. Rejects with IO, NO_SPACE ...
+ */
+export async function repairSegment(
+  files: Files,
+  folder: string,
+  baseOffset: number,
+  nextBase: number,
+): Promise<SegmentRepair | undefined> {
+  const name = segmentFileName(baseOffset, '.log');
+  const bytes = await readFile(join(folder, name));
+  const damages = findDamage(bytes, baseOffset, nextBase);
+  if (damages.length === 0) return undefined;
+  const parts: Buffer[] = [];
+  let from = 0;
+  let lostBytes = 0;
+  let lostOffsets = 0;
+  for (const { position, end, leaderEpoch, firstOffset, nextOffset } of damages) {
+    await files.writeAtomic(
+      await freeName(files, join(folder, `${name}.${position}`)),
+      bytes.subarray(position, end),
+    );
+    parts.push(bytes.subarray(from, position));
+    const span = (nextOffset ?? firstOffset) - firstOffset;
+    if (span > 0 && span <= MAX_INT32) parts.push(emptyBatch(firstOffset, firstOffset + span, leaderEpoch));
+    from = end;
+    lostBytes += end - position;
+    lostOffsets += span;
+  }
+  parts.push(bytes.subarray(from));
+  for (const suffix of ['.index', '.timeindex'])
+    await files.remove(join(folder, segmentFileName(baseOffset, suffix)));
+  await files.writeAtomic(join(folder, name), Buffer.concat(parts));
+  return { bytes: lostBytes, offsets: lostOffsets };
+}
+
+async function freeName(files: Files, stem: string): Promise<string> {
+  for (let i = 0; ; i++) {
+    const path = `${stem}${i === 0 ? '' : `.${i}`}.quarantine`;
+    if (!(await files.exists(path))) return path;
+  }
+}

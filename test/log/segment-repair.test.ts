@@ -1,0 +1,95 @@
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { repairSegment } from '../../src/log/segment-repair.ts';
+import { type RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
+import { ENGINES } from '../support/engines.ts';
+import { append, CLEAN, OPTIONS, scratch } from '../support/logs.ts';
+import { scaled } from '../support/scale.ts';
+
+const SIZE = 111;
+
+describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
+  const segment = (base: number) => `${String(base).padStart(20, '0')}.log`;
+
+  /** 100 batches of 111 bytes in segments at 0, 36 and 72; closed. */
+  async function stopped(): Promise<string> {
+    const engine = make();
+    const dir = join(scratch(), 't-0');
+    const log = await engine.open(dir, OPTIONS);
+    for (let i = 0; i < 100; i++)
+      append(engine, log, { maxTimestamp: 1 + i, payload: new Uint8Array(50).fill(i + 1) });
+    await engine.close();
+    return dir;
+  }
+
+  /** Base offsets of batches that have records, read one after the other as a consumer does; and the end. */
+  async function read(dir: string): Promise<{ offsets: number[]; end: number }> {
+    const engine = make();
+    try {
+      const log = await engine.open(dir, CLEAN);
+      const offsets: number[] = [];
+      for (let offset = 0; offset < log.writtenOffset; ) {
+        const bytes = await log.readBatches(offset, 1, log.writtenOffset);
+        for (const batch of readBatches(bytes) as Iterable<RecordBatch>) {
+          expect(batch.checksOut()).toBe(true);
+          if (batch.recordCount > 0) offsets.push(batch.baseOffset);
+          offset = batch.lastOffset + 1;
+        }
+      }
+      return { offsets, end: log.logEndOffset };
+    } finally {
+      await engine.close();
+    }
+  }
+
+  const without = (...gone: number[]) =>
+    Array.from({ length: 100 }, (_, i) => i).filter((i) => !gone.includes(i));
+
+  it.each([
+    ['first of a segment', 36, 0, 72],
+    ['in the middle', 36, 14, 72],
+    ['last of a closed segment', 36, 35, 72],
+    ['in the last segment', 72, 3, Number.POSITIVE_INFINITY],
+  ])('whose batch is damaged at any byte: %s', async (_, base, index, nextBase) => {
+    const dir = await stopped();
+    const path = join(dir, segment(base));
+    const whole = readFileSync(path);
+    const { files } = make();
+    for (let at = 0; at < SIZE; at += scaled(13, 1)) {
+      // Neither the leader epoch nor the higher bits of an offset are in the checksum; an offset that does not fit is seen.
+      if (at >= 12 && at < 16) continue;
+      const harmed = Buffer.from(whole);
+      harmed[index * SIZE + at]! ^= at === 7 ? 0x40 : 0x10;
+      writeFileSync(path, harmed);
+      const repaired = await repairSegment(files, dir, base, nextBase);
+      expect(repaired, `byte ${at}`).toEqual({ bytes: SIZE, offsets: 1 });
+      const name = readdirSync(dir).find((each) => each.endsWith('.quarantine'))!;
+      expect(name).toBe(`${segment(base)}.${index * SIZE}.quarantine`);
+      expect(readFileSync(join(dir, name))).toEqual(harmed.subarray(index * SIZE, (index + 1) * SIZE));
+      expect(await read(dir)).toEqual({ offsets: without(base + index), end: 100 });
+      expect(await repairSegment(files, dir, base, nextBase)).toBeUndefined();
+      rmSync(join(dir, name));
+    }
+  });
+
+  it('where several batches are gone, and where nothing is damaged', async () => {
+    const dir = await stopped();
+    const path = join(dir, segment(36));
+    const { files } = make();
+    expect(await repairSegment(files, dir, 36, 72)).toBeUndefined();
+    const bytes = readFileSync(path);
+    writeFileSync(
+      path,
+      Buffer.concat([
+        bytes.subarray(0, 5 * SIZE),
+        Buffer.alloc(50, 2),
+        bytes.subarray(8 * SIZE, 20 * SIZE),
+        bytes.subarray(21 * SIZE, -9),
+      ]),
+    );
+    // What is missing altogether leaves no bytes, and a gap.
+    expect(await repairSegment(files, dir, 36, 72)).toEqual({ bytes: 50 + SIZE - 9, offsets: 4 });
+    expect(await read(dir)).toEqual({ offsets: without(41, 42, 43, 56, 71), end: 100 });
+  });
+});
