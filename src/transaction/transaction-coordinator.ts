@@ -94,6 +94,8 @@ interface Entry {
   inFlight: number;
   /** Runs while a transaction is open, and perhaps a little longer. */
   timer: Timer | undefined;
+  /** When it fires, ms since the epoch. */
+  timerAt: number;
 }
 
 /** How long a marker or a state that could not be written waits for the next try, ms. */
@@ -177,6 +179,7 @@ export class TransactionCoordinator {
       written: undefined,
       inFlight: 0,
       timer: undefined,
+      timerAt: 0,
     };
     const { state } = entry;
     if (isOngoing(state) && isOwner(state, request.expected)) {
@@ -216,10 +219,17 @@ export class TransactionCoordinator {
     else respond(decision.code);
   }
 
-  /** Whether a partition is in the producer's open transaction: an error code. */
+  /** Whether a partition is in the producer's open transaction, and that is written: an error code. What rests on a record that
+   * may still fail would be left open for ever if it did. */
   verify(transactionalId: string, producer: ProducerIdAndEpoch, topic: string, index: number): number {
     const entry = this.#find(transactionalId);
-    return typeof entry === 'number' ? entry : verifyPartition(entry.state, producer, topic, index);
+    if (typeof entry === 'number') return entry;
+    const { state, written } = entry;
+    const code = verifyPartition(state, producer, topic, index);
+    if (code !== KafkaError.NONE || written === state) return code;
+    const isWritten =
+      written !== undefined && verifyPartition(written, producer, topic, index) === KafkaError.NONE;
+    return isWritten ? KafkaError.NONE : KafkaError.CONCURRENT_TRANSACTIONS;
   }
 
   /** Commits or aborts; `respond` hears of it when the transaction's records can be read, or never will be, with the
@@ -268,6 +278,11 @@ export class TransactionCoordinator {
     return this.#entries.get(transactionalId) ?? KafkaError.INVALID_PRODUCER_ID_MAPPING;
   }
 
+  /** False once the coordinator's topic was deleted under what the entry waits for. */
+  #isKnown(entry: Entry): boolean {
+    return this.#entries.get(entry.state.transactionalId) === entry;
+  }
+
   // --- changes ---
 
   #change(entry: Entry, next: TransactionState, done: (code: number) => void): void {
@@ -312,7 +327,7 @@ export class TransactionCoordinator {
       answered = true;
     };
     const completed = () => {
-      if (this.#closed || entry.state !== prepared) return once();
+      if (this.#closed || !this.#isKnown(entry) || entry.state !== prepared) return once();
       this.#change(entry, complete(prepared, this.#now), (code) => {
         if (code !== KafkaError.NONE) this.#after(RETRY_MS, completed);
         once();
@@ -332,12 +347,15 @@ export class TransactionCoordinator {
     this.#timers.add(timer);
   }
 
-  /** One timer an id, that is not set anew for each transaction: it finds out for how long it has to go on. */
+  /** One timer an id, that is not set anew for each transaction: it finds out for how long it has to go on. Only one that would
+   * come too late, since the id got a shorter timeout, is. */
   #watchTime(entry: Entry): void {
-    if (this.#parts.settings.timeoutCheckMs !== undefined || entry.timer !== undefined || this.#closed)
-      return;
-    const { startTimestamp, timeoutMs } = entry.state;
-    entry.timer = this.#parts.clock.setTimer(startTimestamp + timeoutMs - this.#now, () => {
+    if (this.#parts.settings.timeoutCheckMs !== undefined || this.#closed) return;
+    const at = entry.state.startTimestamp + entry.state.timeoutMs;
+    if (entry.timer !== undefined && entry.timerAt <= at) return;
+    entry.timer?.cancel();
+    entry.timerAt = at;
+    entry.timer = this.#parts.clock.setTimer(at - this.#now, () => {
       entry.timer = undefined;
       if (!this.#closed && isOngoing(entry.state) && !this.#abortLate(entry)) this.#watchTime(entry);
     });
@@ -345,7 +363,8 @@ export class TransactionCoordinator {
 
   #abortLate(entry: Entry): boolean {
     const { transactionalId, startTimestamp, timeoutMs, producerId, producerEpoch } = entry.state;
-    if (!isOngoing(entry.state) || startTimestamp + timeoutMs > this.#now) return false;
+    if (!this.#isKnown(entry) || !isOngoing(entry.state) || startTimestamp + timeoutMs > this.#now)
+      return false;
     this.#parts.logger.info(
       { transactionalId, producerId, producerEpoch, timeoutMs },
       `the transaction of ${transactionalId} was open for longer than its timeout and is aborted`,
@@ -415,6 +434,7 @@ export class TransactionCoordinator {
               written: state,
               inFlight: 0,
               timer: undefined,
+              timerAt: 0,
             });
           }
         } catch (error) {

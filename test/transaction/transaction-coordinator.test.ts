@@ -77,6 +77,52 @@ describe('a transaction', () => {
     expect(world.partitions.written.filter((marker) => marker.includes('ABORT'))).toEqual([]);
   });
 
+  it('ends after the timeout that its id has now, not after a longer one that it had before', async () => {
+    const world = new World();
+    const p = await world.init('tx', { timeoutMs: 600_000 });
+    world.add('tx', p);
+    world.settle();
+    world.end('tx', p, true);
+    world.settle();
+    const next = await world.init('tx', { timeoutMs: 5000 });
+    world.add('tx', next);
+    world.settle();
+    world.clock.advance(5000);
+    world.settle();
+    expect(shown(world)).toContain('CompleteAbort');
+  });
+
+  it('takes no batch of a partition before it is written that the partition is in it', async () => {
+    const world = new World();
+    const p = await world.init('tx');
+    const codes = world.add('tx', p);
+    expect(world.coordinator.verify('tx', p, 't', 0)).toBe(CONCURRENT_TRANSACTIONS);
+    world.settle();
+    expect([codes, world.coordinator.verify('tx', p, 't', 0)]).toEqual([[NONE], NONE]);
+    world.add('tx', p, 'u');
+    expect(world.coordinator.verify('tx', p, 't', 0)).toBe(NONE);
+    expect(world.coordinator.verify('tx', p, 'u', 0)).toBe(CONCURRENT_TRANSACTIONS);
+    expect(world.coordinator.verify('tx', p, 'v', 0)).toBe(KafkaError.TRANSACTION_ABORTABLE);
+    world.settle();
+    world.end('tx', p, true);
+    expect(world.coordinator.verify('tx', p, 't', 0)).not.toBe(NONE);
+  });
+
+  it('is let go of when the topic with its state is deleted under it', async () => {
+    const world = new World();
+    await world.coordinator.load();
+    const p = await world.init('tx', { timeoutMs: 5000 });
+    world.add('tx', p);
+    world.settle();
+    world.end('tx', p, true);
+    world.log.write();
+    world.coordinator.clear();
+    world.partitions.write();
+    world.clock.advance(60_000);
+    expect([world.log.waiting, shown(world)]).toEqual([0, 'unknown']);
+    expect(world.partitions.written).toEqual(['t-0 COMMIT 1000/1']);
+  });
+
   it('gets a new producer id when the epochs are used up', async () => {
     const world = new World();
     const p = await world.init('tx');
