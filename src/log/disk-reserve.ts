@@ -75,7 +75,7 @@ export class DiskReserve {
     this.#sent += bytes;
     if (this.#sent >= this.#stride) void this.look();
     const left = this.#usable - this.#sent;
-    if (!this.#full && left >= this.#reserve) return undefined;
+    if (!this.#full && (this.#reserve === 0 || left >= this.#reserve)) return undefined;
     return this.#text(Math.max(0, this.#full ? this.#usable : left));
   }
 

@@ -14,7 +14,7 @@ import { scaled } from '../support/scale.ts';
 import { FILE_SYSTEMS, noSmallDisks, type SmallDisk, smallDisk } from '../support/small-disk.ts';
 import { CALLS } from '../support/transaction-calls.ts';
 
-const MEBIBYTES = 40;
+const MEBIBYTES = 64;
 const PRODUCERS = 64;
 const RECORD_BYTES = 64 * 1024;
 /** A refused producer that goes on hears it this often. */
@@ -78,8 +78,8 @@ describe.each(CASES)('engine=$name on $disk', ({ name, disk: kind }) => {
 
   const batchOf = (value: Uint8Array) => new BatchBuilder().append({ timestamp: Date.now(), value }).build();
 
-  async function fourMegabytes(client: Client, topic: string): Promise<void> {
-    for (let i = 0; i < 4; i++)
+  async function eightMegabytes(client: Client, topic: string): Promise<void> {
+    for (let i = 0; i < 8; i++)
       await client.produce(topic, 0, [{ timestamp: Date.now(), value: Buffer.alloc(1e6, i) }]);
   }
 
@@ -151,7 +151,7 @@ describe.each(CASES)('engine=$name on $disk', ({ name, disk: kind }) => {
       { name: 't', partitions: PRODUCERS },
       ...['u', 'v', 'w'].map((topic) => ({ name: topic, partitions: 1 })),
     ]);
-    for (const topic of ['u', 'v', 'w']) await fourMegabytes(client, topic);
+    for (const topic of ['u', 'v', 'w']) await eightMegabytes(client, topic);
     await commitOffsets(client, group, offset(1));
     // A transaction that is open when the disk fills up.
     const to = await client.anyBroker();
@@ -226,7 +226,7 @@ describe.each(CASES)('engine=$name on $disk', ({ name, disk: kind }) => {
       { name: 't', partitions: PRODUCERS },
       { name: 'u', partitions: 1 },
     ]);
-    await fourMegabytes(client, 'u');
+    await eightMegabytes(client, 'u');
     const { taken, texts } = await produceUntilFull('t');
     for (const text of texts) expect(text).toContain(dataDir());
     expect(texts.some((text) => /no space left|ENOSPC/i.test(text))).toBe(true);
