@@ -52,6 +52,8 @@ export class DirectoryCopy {
   /** Of the files and folders that were made, those that are not durable yet. */
   readonly #unsynced: string[] = [];
   readonly #folders: string[] = [];
+  readonly #running = new Set<Promise<void>>();
+  #failed = false;
   #mayLink: boolean;
 
   private constructor(target: string, options: CopyOptions) {
@@ -85,6 +87,9 @@ export class DirectoryCopy {
       await copy.file(`${source}/${META_PROPERTIES}`, META_PROPERTIES);
       await copy.#sync();
     } catch (error) {
+      // What goes on beside it would make more while that is removed.
+      copy.#failed = true;
+      await Promise.allSettled(copy.#running);
       // What made it fail is what to tell.
       const made = found === undefined ? [target] : ((await entriesOf(target).catch(() => [])) ?? []);
       for (const each of made)
@@ -96,6 +101,12 @@ export class DirectoryCopy {
 
   /** Makes a partition's folder and has it filled. */
   async partition(name: string, fill: () => Promise<void>): Promise<void> {
+    const running = this.#partition(name, fill);
+    this.#running.add(running);
+    await running.finally(() => this.#running.delete(running));
+  }
+
+  async #partition(name: string, fill: () => Promise<void>): Promise<void> {
     this.#goOn();
     await makeFolder(`${this.#target}/${name}`);
     await fill();
@@ -113,6 +124,7 @@ export class DirectoryCopy {
   }
 
   #goOn(): void {
+    if (this.#failed) throw new BroadsheetError('CLOSED', 'another part of the copy failed');
     for (const signal of this.#options.signals ?? []) signal.throwIfAborted();
   }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
+import { injectFileFaults } from '../../src/log/js-file.ts';
 import { cli } from '../support/cli.ts';
 
 let root: string;
@@ -73,6 +74,18 @@ describe('a backup', () => {
     await broker.close();
     await failed;
     expect(readdirSync(root).sort()).toEqual(['data', 'target']);
+  });
+
+  it('that finds no space leaves nothing', async () => {
+    const broker = await filled();
+    let copies = 0;
+    injectFileFaults((call) => (call === 'copy' && copies++ > 3 ? { errno: 28, limit: 0 } : undefined));
+    try {
+      await expect(broker.backup(join(root, 'target'))).rejects.toMatchObject({ code: 'NO_SPACE' });
+    } finally {
+      injectFileFaults(undefined);
+    }
+    expect(readdirSync(root)).toEqual(['data']);
   });
 
   it('has the partitions of a topic that is deleted meanwhile, under their own names', async () => {
