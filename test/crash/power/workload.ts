@@ -244,6 +244,11 @@ export class Workload {
   readonly dead: string[] = [];
 
   async #probe(): Promise<void> {
+    // A directory without space takes nothing until it is looked at again.
+    for (let seconds = 0; seconds < 15; seconds++) {
+      this.clock.advance(1000);
+      for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    }
     for (const topic of this.topics) {
       if (topic.lost || topic.now.state !== 'there') continue;
       for (const index of topic.now.ledgers.keys()) {
