@@ -40,6 +40,8 @@ export class DiskReserve {
   #usable = Number.POSITIVE_INFINITY;
   /** What producers sent since. */
   #sent = 0;
+  /** Of that, what came before the last look began, and was perhaps not written yet when it looked. */
+  #unseen = 0;
   /** Sent bytes after which it is time for a look. */
   #stride = Number.POSITIVE_INFINITY;
   #full = false;
@@ -114,7 +116,7 @@ export class DiskReserve {
 
   async #look(): Promise<void> {
     const { files, dataDir, logger, reserveBytes } = this.#options;
-    const sent = this.#sent;
+    const recent = this.#sent - this.#unseen;
     try {
       const { totalBytes, usableBytes } = await files.space(dataDir);
       // Some file systems do not say.
@@ -122,7 +124,8 @@ export class DiskReserve {
         const most = Math.floor(totalBytes / 20);
         this.#reserve = reserveBytes < 0 ? Math.min(DEFAULT_RESERVE_BYTES, most) : reserveBytes;
         this.#usable = usableBytes;
-        this.#sent -= sent;
+        this.#sent -= this.#unseen;
+        this.#unseen = recent;
         this.#stride = Math.max((usableBytes - this.#reserve) / 2, 1 << 20);
         this.#judge();
         await this.#mindBallast();
