@@ -17,6 +17,7 @@ export const DEFAULT_LOG_OPTIONS: MetadataLogOptions = {
   segmentBytes: 1024 * 1024 * 1024,
   segmentMs: 7 * 24 * 60 * 60 * 1000,
 };
+const SEGMENT_OR_SNAPSHOT = /^\d{20}[.-]/;
 /** Kafka's defaults. */
 const INDEX_OPTIONS = { indexBytes: 10 * 1024 * 1024, indexIntervalBytes: 4096 };
 
@@ -83,18 +84,24 @@ async function removeLog(files: Files, folder: string): Promise<void> {
   }
 }
 
-/** A directory with partitions and no metadata log is damaged, or a broker's whose controller is elsewhere. A new metadata
- * log would disown its topics. */
+/** A directory with partitions and no metadata log, or with logs and no meta.properties, is damaged, a backup that was cut short, or a
+ * broker's whose controller is elsewhere. A new metadata log would disown its topics. */
 export async function refuseOrphans(files: Files, dataDir: string): Promise<void> {
   if (!(await files.exists(dataDir))) return;
   const orphans: string[] = [];
   for (const { name, directory } of await files.list(dataDir)) {
-    if (!directory || name === METADATA_FOLDER || parsePartitionFolder(name) === undefined) continue;
-    if (await files.exists(`${dataDir}/${name}/${PARTITION_METADATA_FILE}`)) orphans.push(name);
+    if (!directory || (name !== METADATA_FOLDER && parsePartitionFolder(name) === undefined)) continue;
+    const entries = await files.list(`${dataDir}/${name}`);
+    const isUsed = entries.some(
+      (entry) =>
+        (entry.name === PARTITION_METADATA_FILE && name !== METADATA_FOLDER) ||
+        (entry.size > 0 && SEGMENT_OR_SNAPSHOT.test(entry.name)),
+    );
+    if (isUsed) orphans.push(name);
   }
   if (orphans.length === 0) return;
   throw new BroadsheetError(
     'CORRUPT',
-    `${dataDir} holds ${orphans.length} partitions (${orphans[0]} ...) but no meta.properties or no ${METADATA_FOLDER}: it is damaged, or belongs to a node whose controller is elsewhere`,
+    `${dataDir} holds ${orphans.length} partitions (${orphans[0]} ...) but no meta.properties or no ${METADATA_FOLDER}: it is damaged, a backup that was cut short, or belongs to a node whose controller is elsewhere`,
   );
 }

@@ -123,6 +123,16 @@ describe('a new directory', () => {
     await expect(open(engine)).rejects.toThrow(/1 partitions \(t-0 \.\.\.\)/);
     expect(engine.files.content.has(`${DIR}/meta.properties`)).toBe(false);
   });
+
+  it.each(['t-0', '__cluster_metadata-0'])(
+    'is not begun over a log in %s, without meta.properties',
+    async (folder) => {
+      const engine = new MemoryEngine();
+      await engine.files.createDurable(`${DIR}/${folder}/00000000000000000000.log`, 'x');
+      await expect(open(engine)).rejects.toThrow(`1 partitions (${folder} ...)`);
+      expect(engine.files.content.has(`${DIR}/meta.properties`)).toBe(false);
+    },
+  );
 });
 
 describe('a start', () => {
