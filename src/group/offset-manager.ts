@@ -263,7 +263,8 @@ export class OffsetManager {
     const codes = partitions.map(({ topic, partition }) => {
       if (classic?.subscribesTo(topic) || modern?.subscribesTo(topic))
         return KafkaError.GROUP_SUBSCRIBED_TO_TOPIC;
-      if (group.offsets.get(topic, partition) !== undefined) {
+      const isPending = this.isUnstable(groupId, topic, partition);
+      if (isPending || group.offsets.get(topic, partition) !== undefined) {
         records.push(offsetTombstone(groupId, topic, partition));
         removed.push({ topic, partition });
       }
@@ -280,9 +281,13 @@ export class OffsetManager {
     });
   }
 
+  /** What was pending when the tombstone was appended goes with it, as in a start that reads the log. */
   #remove(groupId: string, partitions: readonly TopicPartition[]): void {
     const offsets = this.#table.get(groupId)?.offsets;
-    for (const { topic, partition } of partitions) offsets?.delete(topic, partition);
+    for (const { topic, partition } of partitions) {
+      offsets?.delete(topic, partition);
+      this.#table.pending.forget(groupId, topic, partition);
+    }
   }
 
   /** Removes what was committed for a topic that is gone, in all groups. */

@@ -85,14 +85,15 @@ export class PendingOffsets {
     return ended;
   }
 
-  /** Forgets what concerns a group, or one topic of it. */
-  forget(groupId: string, topic?: string): void {
+  /** Forgets what concerns a group, one topic of it, or one partition of that. */
+  forget(groupId: string, topic?: string, partition?: number): void {
     if (topic === undefined) {
       this.#groups.delete(groupId);
       return;
     }
     for (const entries of this.#groups.get(groupId)?.values() ?? []) {
-      for (const [key, entry] of entries) if (entry.topic === topic) entries.delete(key);
+      if (partition !== undefined) entries.delete(keyOf(topic, partition));
+      else for (const [key, entry] of entries) if (entry.topic === topic) entries.delete(key);
     }
   }
 

@@ -304,12 +304,12 @@ class Replay {
         else pending.push({ key, value });
         continue;
       }
-      if (this.#open.size > 0 && value !== null) this.#supersede(key);
+      if (this.#open.size > 0) this.#supersede(key);
       this.#visitor.record(key, value);
     }
   }
 
-  /** What is written later wins over what is committed later. */
+  /** What is written later, a tombstone too, wins over what is committed later. */
   #supersede(key: Uint8Array): void {
     for (const [producerId, pending] of this.#open) {
       const kept = pending.filter((record) => Buffer.compare(record.key, key) !== 0);

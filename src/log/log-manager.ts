@@ -8,6 +8,7 @@ import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import {
   CLEAN_SHUTDOWN_FILE,
+  CLEANER_FILE,
   cleanShutdownText,
   HIGH_WATERMARK_FILE,
   LEADER_EPOCH_FILE,
@@ -170,8 +171,9 @@ export class LogManager implements PartitionHost {
     const { dataDir } = this.#options;
     const cleanShutdown = (await readCleanShutdown(this.#files, dataDir)) !== undefined;
     await this.#files.remove(`${dataDir}/${CLEAN_SHUTDOWN_FILE}`);
-    const [recoveryPoints, logStarts] = await Promise.all([
+    const [recoveryPoints, cleaned, logStarts] = await Promise.all([
       readOffsetCheckpoint(this.#files, `${dataDir}/${RECOVERY_POINT_FILE}`, this.#logger),
+      readOffsetCheckpoint(this.#files, `${dataDir}/${CLEANER_FILE}`, this.#logger),
       LogStarts.read(this.#files, dataDir, this.#logger),
     ]);
     const found = (await this.#files.list(dataDir)).filter((entry) => entry.directory);
@@ -196,6 +198,7 @@ export class LogManager implements PartitionHost {
             config: description!.config,
             logStart: logStarts.get(topic, description!.topicId, index),
             recoveryPoint: recoveryPoints.get(topic, index) ?? 0,
+            wasCompacted: cleaned.get(topic, index) !== undefined,
             cleanShutdown,
             now: this.#options.clock.now(),
             producerExpirationMs: this.#options.settings.producerExpirationMs,
@@ -259,6 +262,7 @@ export class LogManager implements PartitionHost {
           config: description.config,
           logStart: { offset: 0, checked: true },
           recoveryPoint: 0,
+          wasCompacted: false,
           cleanShutdown: true,
           now: this.#options.clock.now(),
           producerExpirationMs: this.#options.settings.producerExpirationMs,

@@ -16,6 +16,8 @@ export interface LoadOptions {
   readonly config: TopicConfig;
   readonly logStart: LogStart;
   readonly recoveryPoint: number;
+  /** Compaction may have taken offsets out, whatever cleanup.policy says now. */
+  readonly wasCompacted: boolean;
   readonly cleanShutdown: boolean;
   /** ms since the epoch. */
   readonly now: number;
@@ -47,7 +49,7 @@ export async function loadPartition(
       logStartOffset: logStart.checked ? logStart.offset : 0,
       recoveryPoint,
       cleanShutdown,
-      dense: !config.cleanupPolicy.includes('compact'),
+      dense: !options.wasCompacted && !config.cleanupPolicy.includes('compact'),
       now,
     });
     const { bytesTruncated, fault } = opened.recovery;
@@ -112,6 +114,8 @@ async function loadEpochs(
     : Math.min(options.recoveryPoint, log.writtenOffset);
   try {
     epochs = LeaderEpochs.parse((await files.read(path)).toString('latin1'));
+    // Cut off at its beginning a file looks like that of an empty partition.
+    if (epochs.latest === undefined) scanFrom = log.logStartOffset;
   } catch (error) {
     const { code, message } = error as BroadsheetError;
     if (!['NOT_FOUND', 'CORRUPT', 'LIMIT'].includes(code)) throw error;

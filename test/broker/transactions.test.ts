@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createPartitions, deleteRecords } from '../../src/client/admin.ts';
 import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
+import { deleteGroup, deleteOffsets } from '../../src/client/groups.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { Random } from '../support/random.ts';
@@ -200,6 +201,47 @@ describe('a transaction', () => {
     await script.end('tx', p, true);
     await script.read('grows', 1, true);
     expect(script.lines.at(-1)).toContain('stable 2 high 2 aborted  | 0 P0/0 txn y | 1 P0/1 txn COMMIT');
+  });
+
+  it.each([
+    ['the group', (groupId: string) => deleteGroup(client, groupId)],
+    [
+      'its offset',
+      async (groupId: string) => {
+        const [deleted] = await deleteOffsets(client, groupId, [{ topic: 'read', partition: 0 }]);
+        expect(deleted?.errorCode).toBe(0);
+      },
+    ],
+  ])('commits no offset of before %s was deleted, also after a restart', async (_, remove) => {
+    const answers: (string | undefined)[] = [];
+    const ask = async (until?: number) => {
+      await script.offset('g', 'read', true, until);
+      answers.push(script.lines.at(-1)?.replace(/.* -> /, ''));
+    };
+    await script.topic('read');
+    let p = await script.init('tx');
+    await script.commitOffsets('tx', p, 'g', 'read', 5);
+    p = await script.end('tx', p, true);
+    await ask(5);
+    await script.commitOffsets('tx', p, 'g', 'read', 50);
+    await remove('g');
+    await ask();
+    await restart();
+    await ask();
+    await script.end('tx', p, true);
+    await script.describe('tx', 'CompleteCommit');
+    await ask();
+    await restart();
+    await ask();
+    expect(answers).toEqual(["NONE 5 'm'", ...Array.from({ length: 4 }, () => "NONE -1 ''")]);
+  });
+
+  it('has a producer id that is one', async () => {
+    await script.topic('t');
+    await script.markers({ id: -1, epoch: 0 }, ['t', 0], true);
+    expect(script.lines.at(-1)).toContain('-> INVALID_PRODUCER_ID_MAPPING');
+    await script.producers('t', 0);
+    expect(script.lines.at(-1)).toBe('producers t-0 -> NONE []');
   });
 
   it('is not ended by a client whose marker has an older epoch, and not twice', async () => {

@@ -42,6 +42,7 @@ describe('the package', () => {
       'broker/engine-names',
       'index',
       'log/compaction',
+      'log/copy-report',
       'runtime/errors',
       'runtime/logging',
     ].flatMap((name) => [`${name}.d.mts`, `${name}.d.ts`]);

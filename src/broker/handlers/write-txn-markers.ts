@@ -5,8 +5,9 @@
  * - v2 adds the transaction.version of the transaction: from 2 on a marker's epoch must be above that of the producer.
  *
  * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
- * KAFKA_STORAGE_ERROR.
+ * KAFKA_STORAGE_ERROR, INVALID_PRODUCER_ID_MAPPING (a producer id below 0).
  */
+import { KafkaError } from '../../protocol/errors.ts';
 import {
   readWriteTxnMarkersRequest,
   writeWriteTxnMarkersResponse,
@@ -42,6 +43,10 @@ function handle(request: Request, broker: BrokerContext): void {
     };
     for (const { name, partitions } of markers[i]!.topics) {
       for (const partition of partitions) {
+        if (producerId < 0) {
+          partition.errorCode = KafkaError.INVALID_PRODUCER_ID_MAPPING;
+          continue;
+        }
         left++;
         broker.markers.writeMarker(name, partition.partitionIndex, marker, (code) => {
           partition.errorCode = code;
