@@ -301,9 +301,23 @@ export class TransactionCoordinator {
     });
   }
 
-  /** Aborts an open transaction without its client. */
-  #fence(entry: Entry, done: (code: number) => void): void {
-    const next = fence(entry.state, this.#parts.settings.transactionVersion, this.#now);
+  /** Aborts an open transaction without its client. CONCURRENT_TRANSACTIONS: it changed before that could begin. */
+  #fence(entry: Entry, done: (code: number) => void, newId = NO_PRODUCER_ID): void {
+    const { state } = entry;
+    const { producerIds, settings } = this.#parts;
+    const { transactionVersion } = settings;
+    if (endNeedsProducerId(state, transactionVersion) && newId === NO_PRODUCER_ID) {
+      producerIds.next().then(
+        (id) => {
+          const isSame = !this.#closed && this.#isKnown(entry) && entry.state === state;
+          if (isSame) this.#fence(entry, done, id);
+          else done(KafkaError.CONCURRENT_TRANSACTIONS);
+        },
+        () => done(KafkaError.COORDINATOR_NOT_AVAILABLE),
+      );
+      return;
+    }
+    const next = fence(state, transactionVersion, newId, this.#now);
     this.#change(entry, next, (code) => {
       if (code === KafkaError.NONE) this.#finish(entry, next, () => {});
       done(code);

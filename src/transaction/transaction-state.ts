@@ -31,6 +31,8 @@ export const NO_PRODUCER_ID = -1;
 export const NO_EPOCH = -1;
 /** Epochs from here on are not given to clients: one more is needed to fence the one before it. */
 const EXHAUSTED_EPOCH = 2 ** 15 - 2;
+/** Of markers that end the last transaction of a producer id; no client has it. */
+const LAST_EPOCH = 2 ** 15 - 1;
 /** The transaction.version from which on the epoch is bumped with each end. */
 const EPOCH_BUMPS_SINCE = 2;
 
@@ -129,8 +131,17 @@ export function isResting({ status }: TransactionState): boolean {
   );
 }
 
+/** One below -1 is one that ran over. */
 export function epochIsExhausted(epoch: number): boolean {
-  return epoch >= EXHAUSTED_EPOCH;
+  return epoch >= EXHAUSTED_EPOCH || epoch < NO_EPOCH;
+}
+
+/** What an end of a transaction that bumps the epoch makes of it. Nobody should have the last one; who does all the same has his
+ * transaction ended with it, as by a client of before transaction.version 2. */
+function bumped(state: TransactionState, clientVersion: number): Changes {
+  const { producerEpoch } = state;
+  if (producerEpoch >= LAST_EPOCH) return { clientVersion: Math.min(clientVersion, EPOCH_BUMPS_SINCE - 1) };
+  return { clientVersion, producerEpoch: producerEpoch + 1 };
 }
 
 export function contains(partitions: TransactionPartitions, topic: string, index: number): boolean {
@@ -294,7 +305,7 @@ function endWithBump(
   const { status } = state;
   const isOfId = state.producerId === producerId;
   const beforeRotation =
-    state.previousProducerId === producerId && epochIsExhausted(producerEpoch) && state.producerEpoch === 0;
+    state.previousProducerId === producerId && producerEpoch === EXHAUSTED_EPOCH && state.producerEpoch === 0;
   if (!isOfId && !beforeRotation) return refused(KafkaError.INVALID_PRODUCER_ID_MAPPING);
   const beforeBump = isOfId && state.producerEpoch === producerEpoch + 1;
   const current = isOfId && state.producerEpoch === producerEpoch;
@@ -329,25 +340,30 @@ function prepareEnd(
   now: number,
 ): TransactionState {
   const bump = bumpsEpochs(clientVersion)
-    ? { producerEpoch: state.producerEpoch + 1, lastProducerEpoch: state.producerEpoch }
-    : {};
+    ? { ...bumped(state, clientVersion), lastProducerEpoch: state.producerEpoch }
+    : { clientVersion };
   return changed(state, now, {
     ...bump,
     status: commit ? TransactionStatus.PrepareCommit : TransactionStatus.PrepareAbort,
     nextProducerId: endNeedsProducerId(state, clientVersion) ? newProducerId : NO_PRODUCER_ID,
     startTimestamp: isOngoing(state) ? state.startTimestamp : now,
-    clientVersion,
   });
 }
 
 /** Aborts an open transaction without its client (its time is up, or somebody asks for the id): the epoch that it has is
- * worth nothing from now on. With transaction.version 2 it may go on with InitProducerId, unless another came first. */
-export function fence(state: TransactionState, clientVersion: number, now: number): TransactionState {
+ * worth nothing from now on. With transaction.version 2 it may go on with InitProducerId, unless another came first.
+ * `newProducerId` is used where endNeedsProducerId() says so. */
+export function fence(
+  state: TransactionState,
+  clientVersion: number,
+  newProducerId: number,
+  now: number,
+): TransactionState {
   return changed(state, now, {
-    producerEpoch: state.producerEpoch + 1,
+    ...bumped(state, clientVersion),
     lastProducerEpoch: bumpsEpochs(clientVersion) ? state.producerEpoch : NO_EPOCH,
     status: TransactionStatus.PrepareAbort,
-    clientVersion,
+    nextProducerId: endNeedsProducerId(state, clientVersion) ? newProducerId : NO_PRODUCER_ID,
   });
 }
 

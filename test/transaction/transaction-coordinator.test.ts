@@ -123,6 +123,32 @@ describe('a transaction', () => {
     expect(world.partitions.written).toEqual(['t-0 COMMIT 1000/1']);
   });
 
+  it.each([
+    ['its time is up', (world: World) => world.clock.advance(5000)],
+    ['another instance begins', (world: World) => void world.init('tx')],
+  ])('gets a new producer id when %s at the last epoch', async (_, fence) => {
+    const world = new World();
+    await world.coordinator.load();
+    await world.init('tx', { timeoutMs: 5000 });
+    Object.assign(world.coordinator.state('tx')!, { producerEpoch: 32766 });
+    const last = { errorCode: NONE, producerId: 1000, producerEpoch: 32766 };
+    world.add('tx', last);
+    world.settle();
+    fence(world);
+    await new Promise((resolve) => setImmediate(resolve));
+    world.settle();
+    expect([shown(world), world.partitions.written]).toEqual([
+      'CompleteAbort 1001/0',
+      ['t-0 ABORT 1000/32767'],
+    ]);
+    expect(await world.init('tx', { expected: last })).toEqual({
+      errorCode: NONE,
+      producerId: 1001,
+      producerEpoch: 0,
+    });
+    expect((await world.init('tx', { expected: last })).errorCode).toBe(PRODUCER_FENCED);
+  });
+
   it('gets a new producer id when the epochs are used up', async () => {
     const world = new World();
     const p = await world.init('tx');

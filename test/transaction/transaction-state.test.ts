@@ -215,13 +215,52 @@ describe('the end, transaction.version 2', () => {
 });
 
 it('an end without the client fences it', () => {
-  const fenced = fence(ongoing(), 2, NOW);
+  const fenced = fence(ongoing(), 2, -1, NOW);
   expect(shown(fenced)).toBe('PrepareAbort 5/1');
   expect([...fenced.partitions.keys()]).toEqual(['t']);
   const old = { producerId: 5, producerEpoch: 0 };
   expect(said(end(complete(fenced, NOW), true, 0, old))).toBe('PRODUCER_FENCED');
   expect(said(init(complete(fenced, NOW), old))).toBe('Empty 5/1');
-  expect(said(init(complete(fence(ongoing(0), 0, NOW), NOW), old))).toBe('PRODUCER_FENCED');
+  expect(said(init(complete(fence(ongoing(0), 0, -1, NOW), NOW), old))).toBe('PRODUCER_FENCED');
+});
+
+describe('a fence at the last epoch of a producer id', () => {
+  const last = at(ongoing(), 32766);
+  const old = producer(last);
+
+  it('gives the id another one, with which the client may go on once', () => {
+    const fenced = fence(last, 2, NEW_ID, NOW);
+    expect(shown(fenced)).toBe('PrepareAbort 5/32767 then 77');
+    const rested = complete(fenced, NOW);
+    expect([shown(rested), rested.previousProducerId]).toEqual(['CompleteAbort 77/0', 5]);
+    expect(said(end(rested, true, 0, old))).toBe('INVALID_PRODUCER_ID_MAPPING');
+    expect(said(end(rested, false, 2, { ...old, producerEpoch: 32767 }))).toBe('INVALID_PRODUCER_ID_MAPPING');
+    expect(said(init(rested))).toBe('Empty 77/1');
+    const next = taken(init(rested, old));
+    expect(shown(next)).toBe('Empty 77/0');
+    expect(said(init(next, old))).toBe('PRODUCER_FENCED');
+  });
+
+  it('needs none before transaction.version 2: InitProducerId takes it', () => {
+    expect(endNeedsProducerId(last, 1)).toBe(false);
+    const rested = complete(fence(last, 1, -1, NOW), NOW);
+    expect([shown(rested), said(init(rested))]).toEqual(['CompleteAbort 5/32767', 'Empty 77/0']);
+    expect(said(init(rested, old))).toBe('PRODUCER_FENCED');
+  });
+
+  it.each([
+    ['fenced', (state: TransactionState) => fence(state, 2, NEW_ID, NOW)],
+    ['ended', (state: TransactionState) => taken(end(state, true, 2))],
+  ])('never makes an epoch above 32767, also where a client has that and is %s', (_, close) => {
+    const closed = close(at(ongoing(), 32767));
+    // A marker of transaction.version 2 would have to have a higher one.
+    expect([closed.producerEpoch, closed.nextProducerId, closed.clientVersion]).toEqual([32767, NEW_ID, 1]);
+    expect(shown(complete(closed, NOW))).toMatch(/ 77\/0$/);
+  });
+
+  it('is made good where an epoch ran over', () => {
+    expect(said(init(at(empty(), -32768)))).toBe('Empty 77/0');
+  });
 });
 
 describe('records', () => {
@@ -230,7 +269,7 @@ describe('records', () => {
       empty(),
       ongoing(),
       taken(end(at(ongoing(), 32766), false, 2)),
-      complete(fence(ongoing(), 0, NOW), NOW),
+      complete(fence(ongoing(), 0, -1, NOW), NOW),
     ]) {
       const { key, value } = transactionRecord(state, 1);
       const read = readTransactionRecord(key!, value)?.state;
