@@ -122,7 +122,9 @@ describe.each(SOME_COMBINATIONS)('$title', ({ engine, transport }) => {
     };
     const readers = scaled(30, 200);
     const before = await read(5);
-    const after = await read(readers);
+    let after = await read(readers);
+    // What was read on the way here may be given back late.
+    for (let tries = 0; tries < 20 && (after - before) / readers >= 1_000_000; tries++) after = await read(0);
     process.stdout.write(
       `${readers} readers that stopped, ${engine}/${transport}: ${(after - before) / readers} bytes each\n`,
     );
