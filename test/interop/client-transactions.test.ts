@@ -33,9 +33,9 @@ const SETTINGS = {
   'transaction.abort.timed.out.transaction.cleanup.interval.ms': '500',
 };
 const FORGETFUL = {
-  'transactional.id.expiration.ms': '1000',
+  'transactional.id.expiration.ms': '4000',
   'transaction.remove.expired.transaction.cleanup.interval.ms': '200',
-  'producer.id.expiration.ms': '1000',
+  'producer.id.expiration.ms': '4000',
   'producer.id.expiration.check.interval.ms': '200',
 };
 /** What runs at the smaller size. */
