@@ -25,6 +25,21 @@ async function isAllZero(file: JsFile, position: number, end: number): Promise<b
   return true;
 }
 
+/** A name for what was at `position` of a segment's file that nothing in the folder has: what an earlier cut left is not written
+ * over. */
+export async function freeQuarantineName(dir: string, name: string, position: number): Promise<string> {
+  for (let i = 0; i < NAMES_TRIED; i++) {
+    const candidate = `${name}.${position}${i === 0 ? '' : `.${i}`}.quarantine`;
+    try {
+      await statPath(`${dir}/${candidate}`);
+    } catch (error) {
+      if ((error as BroadsheetError).code === 'NOT_FOUND') return candidate;
+      throw error;
+    }
+  }
+  throw new BroadsheetError('LIMIT', `${dir} holds too many files like ${name}.${position}.quarantine`);
+}
+
 export class Quarantine {
   readonly #dir: string;
   readonly #kept: string[] = [];
@@ -38,7 +53,7 @@ export class Quarantine {
    * are not kept, which is no failure. */
   async keepTail(name: string, file: JsFile, position: number, end: number): Promise<void> {
     if (await isAllZero(file, position, end)) return;
-    const kept = await this.#freeName(name, position);
+    const kept = await freeQuarantineName(this.#dir, name, position);
     const temporary = `${this.#dir}/${kept}.tmp`;
     try {
       await this.#copy(file, position, end, temporary);
@@ -59,7 +74,7 @@ export class Quarantine {
     const path = `${this.#dir}/${name}`;
     const isZero = await withFile(path, 'read', async (file) => isAllZero(file, 0, await file.size()));
     if (isZero) return removeFile(path);
-    const kept = await this.#freeName(name, 0);
+    const kept = await freeQuarantineName(this.#dir, name, 0);
     this.#kept.push(kept);
     await renamePath(path, `${this.#dir}/${kept}`);
   }
@@ -79,22 +94,5 @@ export class Quarantine {
       for await (const [chunk, at] of chunks(file, position, end)) out.writeNow([chunk], at);
       await out.fsync();
     });
-  }
-
-  /** What an earlier cut left is not written over. */
-  async #freeName(name: string, position: number): Promise<string> {
-    for (let i = 0; i < NAMES_TRIED; i++) {
-      const candidate = `${name}.${position}${i === 0 ? '' : `.${i}`}.quarantine`;
-      try {
-        await statPath(`${this.#dir}/${candidate}`);
-      } catch (error) {
-        if ((error as BroadsheetError).code === 'NOT_FOUND') return candidate;
-        throw error;
-      }
-    }
-    throw new BroadsheetError(
-      'LIMIT',
-      `${this.#dir} holds too many files like ${name}.${position}.quarantine`,
-    );
   }
 }

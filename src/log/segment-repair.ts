@@ -6,20 +6,15 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   BASE_OFFSET_AT,
-  BASE_SEQUENCE_AT,
-  BASE_TIMESTAMP_AT,
   BATCH_HEADER_BYTES,
   BATCH_LENGTH_AT,
   LAST_OFFSET_DELTA_AT,
-  LEADER_EPOCH_AT,
   LOG_OVERHEAD_BYTES,
   MAGIC_AT,
-  MAX_TIMESTAMP_AT,
-  PRODUCER_EPOCH_AT,
-  PRODUCER_ID_AT,
-  patchCrc,
 } from '../protocol/records/batch.ts';
 import { RecordBatch } from '../protocol/records/reader.ts';
+import { writeBatch } from '../protocol/records/writer.ts';
+import { freeQuarantineName } from './js-quarantine.ts';
 import type { Files } from './log.ts';
 import { segmentFileName } from './segment-names.ts';
 
@@ -95,20 +90,21 @@ function findDamage(bytes: Buffer, baseOffset: number, nextBase: number): Damage
 }
 
 /** A batch without records from one offset up to another one. */
-function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number): Buffer {
-  const bytes = Buffer.alloc(BATCH_HEADER_BYTES);
-  bytes.writeBigInt64BE(BigInt(firstOffset), BASE_OFFSET_AT);
-  bytes.writeInt32BE(BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
-  bytes.writeInt32BE(Math.max(leaderEpoch, 0), LEADER_EPOCH_AT);
-  bytes[MAGIC_AT] = 2;
-  bytes.writeInt32BE(nextOffset - firstOffset - 1, LAST_OFFSET_DELTA_AT);
-  bytes.writeBigInt64BE(-1n, BASE_TIMESTAMP_AT);
-  bytes.writeBigInt64BE(-1n, MAX_TIMESTAMP_AT);
-  bytes.writeBigInt64BE(-1n, PRODUCER_ID_AT);
-  bytes.writeInt16BE(-1, PRODUCER_EPOCH_AT);
-  bytes.writeInt32BE(-1, BASE_SEQUENCE_AT);
-  patchCrc(bytes, 0, bytes.length);
-  return bytes;
+function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number): Uint8Array {
+  return writeBatch(
+    {
+      baseOffset: firstOffset,
+      leaderEpoch: Math.max(leaderEpoch, 0),
+      attributes: 0,
+      lastOffsetDelta: nextOffset - firstOffset - 1,
+      baseTimestamp: -1,
+      maxTimestamp: -1,
+      producerId: -1,
+      producerEpoch: -1,
+      baseSequence: -1,
+    },
+    [],
+  );
 }
 
 /**
@@ -126,15 +122,13 @@ export async function repairSegment(
   const bytes = await readFile(join(folder, name));
   const damages = findDamage(bytes, baseOffset, nextBase);
   if (damages.length === 0) return undefined;
-  const parts: Buffer[] = [];
+  const parts: Uint8Array[] = [];
   let from = 0;
   let lostBytes = 0;
   let lostOffsets = 0;
   for (const { position, end, leaderEpoch, firstOffset, nextOffset } of damages) {
-    await files.writeAtomic(
-      await freeName(files, join(folder, `${name}.${position}`)),
-      bytes.subarray(position, end),
-    );
+    const kept = await freeQuarantineName(folder, name, position);
+    await files.writeAtomic(join(folder, kept), bytes.subarray(position, end));
     parts.push(bytes.subarray(from, position));
     const span = (nextOffset ?? firstOffset) - firstOffset;
     if (span > 0 && span <= MAX_INT32) parts.push(emptyBatch(firstOffset, firstOffset + span, leaderEpoch));
@@ -147,11 +141,4 @@ export async function repairSegment(
     await files.remove(join(folder, segmentFileName(baseOffset, suffix)));
   await files.writeAtomic(join(folder, name), Buffer.concat(parts));
   return { bytes: lostBytes, offsets: lostOffsets };
-}
-
-async function freeName(files: Files, stem: string): Promise<string> {
-  for (let i = 0; ; i++) {
-    const path = `${stem}${i === 0 ? '' : `.${i}`}.quarantine`;
-    if (!(await files.exists(path))) return path;
-  }
 }
