@@ -5,8 +5,7 @@
  * Both sides speak in lines. The one request is `backup`; its answer is a DirectoryCut as JSON, or `{"error": ...}`, and the
  * segments are held until the connection ends.
  */
-import { closeSync, openSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { closeSync, openSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { CUT_VERSION, type DirectoryCut } from '../log/log-cut.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -50,7 +49,7 @@ export class ControlSocket {
   static async open(dataDir: string, hold: () => Promise<HeldCut>, log: Logger): Promise<ControlSocket> {
     const control = new ControlSocket(hold, log);
     // One that was killed left it.
-    await rm(`${dataDir}/${CONTROL_SOCKET}`, { force: true });
+    rmSync(`${dataDir}/${CONTROL_SOCKET}`, { force: true });
     try {
       control.#reached = reach(dataDir);
       const { path } = control.#reached;

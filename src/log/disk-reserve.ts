@@ -17,7 +17,8 @@ const LEAST_BALLAST_BYTES = 64 << 10;
 /** The reserve, unless one is set: no more than a twentieth of the file system. */
 const DEFAULT_RESERVE_BYTES = 64 << 20;
 const LOOK_MS = 5000;
-const LOOK_WHEN_FULL_MS = 1000;
+/** When the disk is full, or the ballast is missing. */
+const LOOK_SOON_MS = 1000;
 /** A write that found no space where the file system says that there is some (a quota): how long nothing is tried. */
 const HOLD_MS = 5000;
 
@@ -69,7 +70,8 @@ export class DiskReserve {
   /** To be called when the directory is locked and before anything else is written. */
   async open(): Promise<void> {
     this.#hasBallast = await this.#options.files.exists(this.#ballast);
-    await this.look();
+    await this.#look();
+    this.#arm();
   }
 
   /** Why `bytes` more of records may not be appended now, or undefined. */
@@ -107,10 +109,12 @@ export class DiskReserve {
 
   /** Asks how much is left. One look at a time. */
   look(): Promise<void> {
-    this.#looking ??= this.#look().finally(() => {
-      this.#looking = undefined;
-      this.#arm();
-    });
+    this.#looking ??= this.#look()
+      .then(() => this.#restoreBallast())
+      .finally(() => {
+        this.#looking = undefined;
+        this.#arm();
+      });
     return this.#looking;
   }
 
@@ -128,7 +132,10 @@ export class DiskReserve {
         this.#unseen = recent;
         this.#stride = Math.max((usableBytes - this.#reserve) / 2, 1 << 20);
         this.#judge();
-        await this.#mindBallast();
+        if (this.#hasBallast && (this.#reserve === 0 || usableBytes < BALLAST_BYTES)) {
+          this.#hasBallast = false;
+          await files.remove(this.#ballast);
+        }
       } else if (this.#full && this.#options.clock.monotonic() >= this.#heldUntil) this.#full = false;
     } catch (error) {
       logger.warn({ reason: (error as Error).message }, 'it is not known how much space is left');
@@ -148,14 +155,16 @@ export class DiskReserve {
     this.#options.logger.info({ usableBytes: this.#usable }, 'there is space again: records are taken');
   }
 
-  async #mindBallast(): Promise<void> {
-    const { files } = this.#options;
-    if (this.#hasBallast && (this.#reserve === 0 || this.#usable < BALLAST_BYTES)) {
-      this.#hasBallast = false;
-      await files.remove(this.#ballast);
-    } else if (!this.#hasBallast && this.#reserve > 0 && this.#usable >= this.#reserve + 2 * BALLAST_BYTES) {
-      await this.#makeBallast(BALLAST_BYTES);
-    }
+  /** Where there is plenty. Not in a start, which has no time for it. */
+  async #restoreBallast(): Promise<void> {
+    if (!this.#lacksBallast() || this.#usable < this.#reserve + 2 * BALLAST_BYTES) return;
+    await this.#makeBallast(BALLAST_BYTES).catch((error: Error) => {
+      this.#options.logger.warn({ reason: error.message }, 'no space is kept for the next start');
+    });
+  }
+
+  #lacksBallast(): boolean {
+    return !this.#hasBallast && this.#reserve > 0;
   }
 
   async #makeBallast(bytes: number): Promise<void> {
@@ -167,7 +176,8 @@ export class DiskReserve {
   #arm(): void {
     this.#timer?.cancel();
     if (this.#closed) return;
-    this.#timer = this.#options.clock.setTimer(this.#full ? LOOK_WHEN_FULL_MS : LOOK_MS, () => {
+    const soon = this.#full || this.#lacksBallast();
+    this.#timer = this.#options.clock.setTimer(soon ? LOOK_SOON_MS : LOOK_MS, () => {
       void this.look();
     });
   }
@@ -177,10 +187,10 @@ export class DiskReserve {
     this.#closed = true;
     this.#timer?.cancel();
     await this.#looking;
-    if (this.#hasBallast || this.#reserve === 0) return;
+    if (!this.#lacksBallast()) return;
     await this.#look();
     const bytes = Math.min(BALLAST_BYTES, this.#usable - LEAST_BALLAST_BYTES);
-    if (this.#hasBallast || bytes < LEAST_BALLAST_BYTES) return;
+    if (bytes < LEAST_BALLAST_BYTES) return;
     await this.#makeBallast(bytes).catch(() => {});
   }
 }

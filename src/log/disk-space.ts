@@ -1,12 +1,13 @@
-import { promises as fs } from 'node:fs';
+import { statfs } from 'node:fs';
 import { BroadsheetError } from '../runtime/errors.ts';
 
-/** Of the file system that holds a path, bytes: its size, and what a user may still write. Throws IO. */
-export async function diskSpace(path: string): Promise<{ totalBytes: number; usableBytes: number }> {
-  try {
-    const { bsize, blocks, bavail } = await fs.statfs(path);
-    return { totalBytes: bsize * blocks, usableBytes: bsize * bavail };
-  } catch (error) {
-    throw new BroadsheetError('IO', (error as Error).message, 0, { cause: error });
-  }
+/** Of the file system that holds a path, bytes: its size, and what a user may still write. Rejects with IO. */
+export function diskSpace(path: string): Promise<{ totalBytes: number; usableBytes: number }> {
+  // Every start comes by here: node:fs/promises takes 6 ms to load.
+  return new Promise((resolve, reject) => {
+    statfs(path, (error, stats) => {
+      if (error !== null) reject(new BroadsheetError('IO', error.message, 0, { cause: error }));
+      else resolve({ totalBytes: stats.bsize * stats.blocks, usableBytes: stats.bsize * stats.bavail });
+    });
+  });
 }
