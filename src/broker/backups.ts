@@ -44,24 +44,36 @@ export class Backups {
     await this.#logs.checkpointRecoveryPoints();
     const recoveryPoints = await readRecoveryPoints(this.#files, dataDir);
     const releases = await Promise.all([this.#logs.hold.hold(), this.#metadata.hold()]);
-    // From here to the end of the cut nothing else runs.
+    const release = () => {
+      for (const each of releases) each();
+    };
+    try {
+      const cut = this.#cut(recoveryPoints);
+      this.#log.info(
+        { partitions: cut.partitions.length },
+        'a backup begins: no segment is deleted until it has ended',
+      );
+      return {
+        cut,
+        release: () => {
+          release();
+          this.#log.info({}, 'a backup has ended');
+        },
+      };
+    } catch (error) {
+      release();
+      throw error;
+    }
+  }
+
+  /** In one turn of the loop: it is of one moment. */
+  #cut(recoveryPoints: string): DirectoryCut {
     const { image } = this.#metadata;
     const partitions = this.#logs.partitions().filter(({ topicId }) => image.topicsById.has(topicId));
-    const metadata = this.#metadata.cut();
-    const cut: DirectoryCut = {
-      ...{ version: CUT_VERSION, dataDir, recoveryPoints, metadata },
-      partitions: partitions.map(cutPartition),
-    };
-    this.#log.info(
-      { partitions: partitions.length },
-      'a backup begins: no segment is deleted until it has ended',
-    );
     return {
-      cut,
-      release: () => {
-        for (const release of releases) release();
-        this.#log.info({}, 'a backup has ended');
-      },
+      ...{ version: CUT_VERSION, dataDir: this.#dataDir, recoveryPoints },
+      metadata: this.#metadata.cut(),
+      partitions: partitions.map(cutPartition),
     };
   }
 

@@ -7,13 +7,7 @@
  * broker nor the recovery of a start, on either side. All else is copied, indexes too, since they may be made again in place.
  */
 import { BroadsheetError } from '../runtime/errors.ts';
-import {
-  HIGH_WATERMARK_FILE,
-  LOG_START_FILE,
-  OffsetCheckpoint,
-  PARTITION_METADATA_FILE,
-  RECOVERY_POINT_FILE,
-} from './checkpoints.ts';
+import { HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE } from './checkpoints.ts';
 import { forEachConcurrently } from './concurrency.ts';
 import type { CopyReport } from './copy-report.ts';
 import { type CopyOptions, DirectoryCopy } from './directory-copy.ts';
@@ -43,8 +37,7 @@ export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions 
       watermarks.set(topic, index, highWatermark);
       if (logStartOffset > (bases[0] ?? 0)) starts.set(topic, index, logStartOffset);
     });
-    // Last, so that folders of partitions are never without those who know them. Nothing of it is linked: it is opened without a
-    // recovery point.
+    // Nothing of it is linked: it is opened without a recovery point.
     await copyLog(copy, dataDir, metadata, 0);
     await copy.text(RECOVERY_POINT_FILE, points.text());
     await copy.text(LOG_START_FILE, starts.text());
@@ -90,10 +83,6 @@ async function copyFiles(
   linkBelow: number,
 ): Promise<void> {
   const sizes = new Map((await listFolder(from)).map(({ name, size }) => [name, size]));
-  // First partition.metadata: a broker refuses folders that have one where meta.properties is missing.
-  for (const name of log.files) {
-    if (sizes.has(name)) await copy.file(`${from}/${name}`, `${to}/${name}`);
-  }
   const { bases, endOffset } = log;
   let left = log.sizeInBytes;
   for (const [i, base] of bases.entries()) {
@@ -116,6 +105,9 @@ async function copyFiles(
     const offset = offsetOfFileName(name);
     const isSnapshot = offset !== undefined && name === segmentFileName(offset, '.snapshot');
     if (isSnapshot && offset <= endOffset) await ifThere(copy.file(`${from}/${name}`, `${to}/${name}`));
+  }
+  for (const name of log.files) {
+    if (sizes.has(name)) await copy.file(`${from}/${name}`, `${to}/${name}`);
   }
 }
 
@@ -152,7 +144,7 @@ export async function copyDirectory(
 }
 
 /** Of the files at a directory's root, meta.properties comes last, and locks and sockets are a broker's. */
-const isCheckpoint = (name: string) => name.endsWith('-checkpoint') || name === '.kafka_cleanshutdown';
+const isCheckpoint = (name: string) => /-checkpoint(\.copy)?$/.test(name) || name === '.kafka_cleanshutdown';
 
 function parsedOrNone(text: string): OffsetCheckpoint {
   try {
@@ -173,9 +165,7 @@ async function copyFolder(
   const bases = entries
     .map(({ name }) => (/^\d{20}\.log$/.test(name) ? offsetOfFileName(name) : undefined))
     .filter((base) => base !== undefined);
-  // As in copyFiles.
-  const isFirst = ({ name }: { readonly name: string }) => name === PARTITION_METADATA_FILE;
-  for (const { name, size } of [...entries.filter(isFirst), ...entries.filter((each) => !isFirst(each))]) {
+  for (const { name, size } of entries) {
     if (/\.(deleted|tmp)$/.test(name)) continue;
     const path = `${folder}/${name}`;
     const base = offsetOfFileName(name);
