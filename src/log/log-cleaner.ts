@@ -6,7 +6,7 @@
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
-import { CLEANER_FILE, OffsetCheckpoint, readOffsetCheckpoint } from './checkpoints.ts';
+import { CLEANER_FILE, OffsetCheckpoint } from './checkpoints.ts';
 import type { LastRecord } from './cleaner-filter.ts';
 import type { CleanJob, CleanResult } from './cleaner-pass.ts';
 import { type Cleanable, findCleanable } from './cleaner-rules.ts';
@@ -60,15 +60,14 @@ export class LogCleaner {
     this.#parts = parts;
   }
 
-  async open(): Promise<void> {
-    const { files, dataDir, logger, settings } = this.#parts;
-    const checkpoint = await readOffsetCheckpoint(files, `${dataDir}/${CLEANER_FILE}`, logger);
+  /** Begins, when the partitions are open. `checkpoint`: how far they were cleaned, of CLEANER_FILE. */
+  open(checkpoint: OffsetCheckpoint): void {
     // Of the partitions that there are now: a later one of the same name has nothing to do with it.
     for (const partition of this.#parts.host.partitions()) {
       const offset = checkpoint.get(partition.topic, partition.index);
       if (offset !== undefined) this.#cleanedTo.set(partition, offset);
     }
-    if (settings.enabled) this.#arm();
+    if (this.#parts.settings.enabled) this.#arm();
   }
 
   #arm(): void {

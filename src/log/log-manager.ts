@@ -141,7 +141,6 @@ export class LogManager implements PartitionHost {
   static async open(options: LogManagerOptions, describe: Describe): Promise<LogManager> {
     const manager = new LogManager(options);
     await manager.#openAll(describe);
-    await manager.#cleaner.open();
     manager.#startTimers();
     return manager;
   }
@@ -212,6 +211,7 @@ export class LogManager implements PartitionHost {
         this.#logger.error({ topic, partition: index, reason: failure.message }, 'partition does not open');
       }
     });
+    this.#cleaner.open(cleaned);
   }
 
   #add(topic: string, index: number, description: PartitionDescription, loaded: LoadedPartition): Partition {

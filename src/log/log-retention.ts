@@ -81,7 +81,7 @@ export class LogRetention {
   grew(bytes: number): void {
     if (this.#maxBytes < 0) return;
     this.#grown += bytes;
-    if (this.#grown < Math.max(this.#maxBytes / 100, 1 << 20)) return;
+    if (this.#limiting || this.#grown < Math.max(this.#maxBytes / 100, 1 << 20)) return;
     this.#host.inBackground('keep the logs to log.disk.max.bytes', this.limit());
   }
 
