@@ -7,6 +7,7 @@ import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import type { OpenOptions } from '../src/log/log.ts';
 
 export interface Ratio {
   readonly min: number;
@@ -187,6 +188,18 @@ export async function firstLine(child: ChildProcess): Promise<string> {
   const [text] = (await once(lines, 'line')) as [string];
   return text;
 }
+
+/** Kafka's defaults, for a log that is new. */
+export const LOG_OPTIONS: OpenOptions = {
+  segmentBytes: 1 << 30,
+  segmentMs: 7 * 86_400_000,
+  indexBytes: 10 << 20,
+  indexIntervalBytes: 4096,
+  logStartOffset: 0,
+  recoveryPoint: 0,
+  cleanShutdown: false,
+  now: 0,
+};
 
 export interface Load {
   readonly port: number;

@@ -13,6 +13,7 @@ import {
   compile,
   cpuSecondsOf,
   firstLine,
+  LOG_OPTIONS,
   type Measurement,
   type Scale,
   spawnPinned,
@@ -34,16 +35,7 @@ async function append(dir: string, memory: Buffer, shape: Shape, total: number):
   const { batchBytes, batchesPerCommit, inspected } = shape;
   const engine = new NativeEngine();
   const now = Date.now();
-  const log = await engine.open(join(dir, 'log'), {
-    segmentBytes: total / FILES,
-    segmentMs: 7 * 86_400_000,
-    indexBytes: 10 << 20,
-    indexIntervalBytes: 4096,
-    logStartOffset: 0,
-    recoveryPoint: 0,
-    cleanShutdown: false,
-    now,
-  });
+  const log = await engine.open(join(dir, 'log'), { ...LOG_OPTIONS, segmentBytes: total / FILES, now });
   const { inspectBatch } = addon();
   const done = (_: unknown, error: Error | undefined) => {
     if (error !== undefined) throw error;

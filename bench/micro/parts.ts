@@ -17,7 +17,7 @@ import { addon } from '../../src/native.ts';
 import { COMPRESSIONS, compress, decompress } from '../../src/protocol/compression.ts';
 import { crc32c } from '../../src/protocol/crc32c.ts';
 import { batchOf } from '../batches.ts';
-import { type Comparison, compare, type Measurement, type Scale } from '../support.ts';
+import { type Comparison, compare, LOG_OPTIONS, type Measurement, type Scale } from '../support.ts';
 
 const SIZES = [100, 1024, 16 * 1024, 1 << 20];
 /** What is packed: records that repeat as those of one topic do. */
@@ -79,16 +79,7 @@ function inspections(): Pair[] {
 }
 
 async function filled(engine: LogEngine, dir: string): Promise<Log> {
-  const log = await engine.open(dir, {
-    segmentBytes: 1 << 30,
-    segmentMs: 7 * 86_400_000,
-    indexBytes: 10 << 20,
-    indexIntervalBytes: 4096,
-    logStartOffset: 0,
-    recoveryPoint: 0,
-    cleanShutdown: false,
-    now: 0,
-  });
+  const log = await engine.open(dir, LOG_OPTIONS);
   for (let i = 0; i < BATCHES; i++) log.stage(batchOf(BATCH_BYTES), 0, BATCH_BYTES, 0, 0);
   engine.commit((_, error) => {
     if (error !== undefined) throw error;

@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { Client } from '../../src/client/client.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
 import { injectFileFaults } from '../../src/log/js-file.ts';
 import { cli } from '../support/cli.ts';
+import { withClient } from '../support/with-client.ts';
 
 let root: string;
 const brokers: Broker[] = [];
@@ -23,15 +23,6 @@ async function start(name: string, engine: 'native' | 'js'): Promise<Broker> {
   const broker = await createBroker({ dataDir: join(root, name), host: '127.0.0.1', port: 0, engine });
   brokers.push(broker);
   return broker;
-}
-
-async function withClient<T>(broker: Broker, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = await Client.connect(broker.bootstrapServers);
-  try {
-    return await work(client);
-  } finally {
-    await client.close();
-  }
 }
 
 describe('a backup', () => {

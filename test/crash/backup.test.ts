@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
+import { type Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { commitOffsets, committedOffsets } from '../../src/client/groups.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
 import { copyDirectory } from '../../src/log/backup.ts';
@@ -17,6 +17,7 @@ import { ProducerLoad, readContent } from '../support/producer-load.ts';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { seedOf } from '../support/seed.ts';
+import { withClient } from '../support/with-client.ts';
 import { PARTITIONS, TOPIC, type Transaction, Transactor } from './transactor.ts';
 
 const PLAIN = { name: 'plain', partitions: 4 };
@@ -51,15 +52,6 @@ async function start(name: string, engine: 'native' | 'js', logger?: TestLogger)
   const broker = await createBroker(options);
   brokers.push(broker);
   return broker;
-}
-
-async function withClient<T>(broker: Broker, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = await Client.connect(broker.bootstrapServers);
-  try {
-    return await work(client);
-  } finally {
-    await client.close();
-  }
 }
 
 interface Counted {

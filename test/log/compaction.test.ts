@@ -21,7 +21,7 @@ import { scratch } from '../support/logs.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
+import { LOG_SETTINGS, NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
 
 const ID = 'OeXl6uY5Tm2ppr3C3B0cZQ';
 const DAY = 86_400_000;
@@ -91,18 +91,6 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
 
   async function open(): Promise<Partition> {
     engine = make();
-    const settings = {
-      recoveryPointCheckpointMs: 60_000,
-      dirtyBytes: 1 << 28,
-      maxBytes: -1,
-      logStartCheckpointMs: 60_000,
-      highWatermarkCheckpointMs: 5_000,
-      producerExpirationMs: DAY,
-      producerExpirationCheckMs: 600_000,
-      retentionCheckMs: 300_000,
-      retentionDelayMs: 30_000,
-      cleaner: NO_CLEANER,
-    };
     const description = { topicId: ID, leaderEpoch: 0, config };
     manager = await LogManager.open(
       {
@@ -112,7 +100,7 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
           committer: new LogCommitter(engine),
           clock,
           logger: silentLogger,
-          settings,
+          settings: LOG_SETTINGS,
         },
         ...(inThread ? {} : { cleaner: HERE }),
       },

@@ -24,7 +24,7 @@ import { rawBatch } from '../support/batches.ts';
 import { offsetsText } from '../support/checkpoint-text.ts';
 import { ENGINES } from '../support/engines.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
 let dataDir: string;
 let engine: LogEngine;
@@ -41,18 +41,7 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
         committer: new LogCommitter(engine),
         clock,
         logger: silentLogger,
-        settings: {
-          recoveryPointCheckpointMs: 60_000,
-          dirtyBytes: 1 << 28,
-          maxBytes: -1,
-          logStartCheckpointMs: 60_000,
-          highWatermarkCheckpointMs: 5_000,
-          producerExpirationMs: 86_400_000,
-          producerExpirationCheckMs: 600_000,
-          retentionCheckMs: 300_000,
-          retentionDelayMs: 30_000,
-          cleaner: NO_CLEANER,
-        },
+        settings: LOG_SETTINGS,
       },
       (topic, index) => known.get(`${topic}-${index}`),
     );

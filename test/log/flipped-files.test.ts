@@ -15,7 +15,7 @@ import { batchInfoOf } from '../support/memory-log.ts';
 import { Random } from '../support/random.ts';
 import { FULL_SIZE } from '../support/scale.ts';
 import { seedOf } from '../support/seed.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
 const ROOT = scratch(true);
 const TOPIC_ID = 'OeXl6uY5Tm2ppr3C3B0cZQ';
@@ -33,18 +33,6 @@ describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => 
   ) {
     const engine = make();
     const config = topicConfigForTests({ segmentBytes: 1000, indexIntervalBytes: 150 });
-    const settings = {
-      recoveryPointCheckpointMs: 60_000,
-      logStartCheckpointMs: 60_000,
-      highWatermarkCheckpointMs: 5_000,
-      producerExpirationMs: 86_400_000,
-      producerExpirationCheckMs: 600_000,
-      retentionCheckMs: 300_000,
-      retentionDelayMs: 30_000,
-      dirtyBytes: Number.POSITIVE_INFINITY,
-      maxBytes: Number.POSITIVE_INFINITY,
-      cleaner: NO_CLEANER,
-    };
     const parts = {
       dataDir,
       engine,
@@ -54,7 +42,7 @@ describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => 
     };
     const describePartition = (topic: string) =>
       topic === 't' ? { topicId: TOPIC_ID, leaderEpoch: 0, config } : undefined;
-    const manager = await LogManager.open({ ...parts, settings }, describePartition);
+    const manager = await LogManager.open({ ...parts, settings: LOG_SETTINGS }, describePartition);
     try {
       return await work(manager);
     } finally {

@@ -13,7 +13,7 @@ import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { rawBatch } from '../support/batches.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
 const PRODUCERS = [100, 101, 102];
 const TOPICS = ['a', 'b'];
@@ -88,18 +88,7 @@ class Model implements AppendListener {
         committer: new LogCommitter(this.engine),
         clock: this.clock,
         logger: silentLogger,
-        settings: {
-          recoveryPointCheckpointMs: 60_000,
-          dirtyBytes: 1 << 28,
-          maxBytes: -1,
-          logStartCheckpointMs: 60_000,
-          highWatermarkCheckpointMs: 5_000,
-          producerExpirationMs: 2 ** 50,
-          producerExpirationCheckMs: 600_000,
-          retentionCheckMs: 300_000,
-          retentionDelayMs: 30_000,
-          cleaner: NO_CLEANER,
-        },
+        settings: { ...LOG_SETTINGS, producerExpirationMs: 2 ** 50 },
       },
       (topic) => this.#description(topic),
     );

@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import { LogCommitter } from '../../src/log/committer.ts';
 import { LogManager, type PartitionDescription } from '../../src/log/log-manager.ts';
-import type { LogManagerSettings } from '../../src/log/log-settings.ts';
 import type { AppendListener, Partition } from '../../src/log/partition.ts';
 import { decodeSnapshot } from '../../src/log/producer-snapshot.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
@@ -10,20 +9,7 @@ import type { Logger } from '../../src/runtime/logging.ts';
 import { type RawBatchFields, rawBatch } from '../support/batches.ts';
 import { epochsText, offsetsText } from '../support/checkpoint-text.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
-
-const settings: LogManagerSettings = {
-  recoveryPointCheckpointMs: 60_000,
-  dirtyBytes: 1 << 28,
-  maxBytes: -1,
-  logStartCheckpointMs: 60_000,
-  highWatermarkCheckpointMs: 5_000,
-  producerExpirationMs: 86_400_000,
-  producerExpirationCheckMs: 600_000,
-  retentionCheckMs: 300_000,
-  retentionDelayMs: 30_000,
-  cleaner: NO_CLEANER,
-};
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
 const ID_A = 'OeXl6uY5Tm2ppr3C3B0cZQ';
 const ID_B = 'CKd2ROAwRh6cFasLIWPGHw';
@@ -51,7 +37,7 @@ const logger: Logger = {
   child: () => logger,
 };
 
-function open(how = settings): Promise<LogManager> {
+function open(how = LOG_SETTINGS): Promise<LogManager> {
   return LogManager.open(
     { dataDir: '/d', engine, committer: new LogCommitter(engine), clock, logger, settings: how },
     describePartition,
@@ -397,7 +383,7 @@ describe('deleting', () => {
 
 describe('periodic work', () => {
   it('flushes all that is dirty once so many bytes were written to all logs together', async () => {
-    const manager = await open({ ...settings, dirtyBytes: 250 });
+    const manager = await open({ ...LOG_SETTINGS, dirtyBytes: 250 });
     const [one, two] = [await create(manager, 't'), await create(manager, 'u', 0, ID_B)];
     const flushed = async () => {
       await settle();
@@ -526,7 +512,7 @@ describe('retention', () => {
 
   it('keeps all logs together to a size while they grow, and no compacted one loses anything', async () => {
     const maxBytes = 6 << 20;
-    const manager = await open({ ...settings, maxBytes });
+    const manager = await open({ ...LOG_SETTINGS, maxBytes });
     const small = { segmentBytes: 1 << 20, retentionMs: -1 };
     const make = (topic: string, id: string, cleanupPolicy: string[]) => {
       const config = topicConfigForTests({ ...small, cleanupPolicy });

@@ -2,7 +2,6 @@ import { beforeEach, describe, expect, it } from 'vitest';
 import type { TopicConfig } from '../../src/config/topic-config.ts';
 import { LogCommitter } from '../../src/log/committer.ts';
 import { LogManager } from '../../src/log/log-manager.ts';
-import type { LogManagerSettings } from '../../src/log/log-settings.ts';
 import type { AppendListener, Partition, Rejection } from '../../src/log/partition.ts';
 import { decodeSnapshot } from '../../src/log/producer-snapshot.ts';
 import { KafkaError } from '../../src/protocol/errors.ts';
@@ -11,20 +10,7 @@ import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { type RawBatchFields, rawBatch } from '../support/batches.ts';
 import { batchInfoOf, MemoryEngine, type MemoryLog } from '../support/memory-log.ts';
-import { NO_CLEANER, topicConfigForTests } from '../support/topic-config.ts';
-
-const settings: LogManagerSettings = {
-  recoveryPointCheckpointMs: 60_000,
-  dirtyBytes: 1 << 28,
-  maxBytes: -1,
-  logStartCheckpointMs: 60_000,
-  highWatermarkCheckpointMs: 5_000,
-  producerExpirationMs: 86_400_000,
-  producerExpirationCheckMs: 600_000,
-  retentionCheckMs: 300_000,
-  retentionDelayMs: 30_000,
-  cleaner: NO_CLEANER,
-};
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
 /** Lets what waits on resolved promises run. */
 const settle = () => new Promise((resolve) => setImmediate(resolve));
@@ -67,7 +53,7 @@ async function start(config: Partial<TopicConfig> = {}): Promise<void> {
       committer: new LogCommitter(engine),
       clock,
       logger: silentLogger,
-      settings,
+      settings: LOG_SETTINGS,
       watcher: {
         onVisible: (p, bytes) => watched.push(`visible ${p.index} ${bytes} to ${p.highWatermark}`),
         onChanged: (p) => watched.push(`changed ${p.index}`),

@@ -3,8 +3,9 @@ import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import { segmentFileName } from '../../src/log/segment-names.ts';
 import { ENGINES } from '../support/engines.ts';
-import { append, OPTIONS, scratch } from '../support/logs.ts';
+import { closedLog, OPTIONS } from '../support/logs.ts';
 
 const { ENOSPC, EIO } = constants.errno;
 const SIZE = 111;
@@ -12,19 +13,9 @@ const SIZE = 111;
 describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFaults }) => {
   afterEach(clearFaults);
 
-  const segment = (base: number) => `${String(base).padStart(20, '0')}.log`;
   const quarantined = (dir: string) => readdirSync(dir).filter((name) => name.includes('.quarantine'));
 
-  /** 100 batches of 111 bytes in segments at 0, 36 and 72; closed. */
-  async function stopped(): Promise<string> {
-    const engine = make();
-    const dir = join(scratch(), 't-0');
-    const log = await engine.open(dir, OPTIONS);
-    for (let i = 0; i < 100; i++)
-      append(engine, log, { maxTimestamp: 1 + i, payload: new Uint8Array(50).fill(i + 1) });
-    await engine.close();
-    return dir;
-  }
+  const stopped = () => closedLog(make());
 
   function flip(path: string, position: number): void {
     const bytes = readFileSync(path);
@@ -46,24 +37,24 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
 
   it('keeps the tail of the damaged segment and all of those behind it', async () => {
     const dir = await stopped();
-    flip(join(dir, segment(36)), 14 * SIZE + 70);
-    const tail = readFileSync(join(dir, segment(36))).subarray(14 * SIZE);
-    const last = readFileSync(join(dir, segment(72)));
+    flip(join(dir, segmentFileName(36, '.log')), 14 * SIZE + 70);
+    const tail = readFileSync(join(dir, segmentFileName(36, '.log'))).subarray(14 * SIZE);
+    const last = readFileSync(join(dir, segmentFileName(72, '.log')));
     const { logEndOffset, count, recovery } = await reopened(dir);
     expect([logEndOffset, count, recovery.bytesTruncated]).toEqual([50, 50, 50 * SIZE]);
-    expect(recovery.fault).toContain(`is kept in ${segment(72)}.0.quarantine and 1 more`);
+    expect(recovery.fault).toContain(`is kept in ${segmentFileName(72, '.log')}.0.quarantine and 1 more`);
     expect(quarantined(dir).sort()).toEqual([
-      `${segment(36)}.${14 * SIZE}.quarantine`,
-      `${segment(72)}.0.quarantine`,
+      `${segmentFileName(36, '.log')}.${14 * SIZE}.quarantine`,
+      `${segmentFileName(72, '.log')}.0.quarantine`,
     ]);
-    expect(readFileSync(join(dir, `${segment(36)}.${14 * SIZE}.quarantine`))).toEqual(tail);
-    expect(readFileSync(join(dir, `${segment(72)}.0.quarantine`))).toEqual(last);
+    expect(readFileSync(join(dir, `${segmentFileName(36, '.log')}.${14 * SIZE}.quarantine`))).toEqual(tail);
+    expect(readFileSync(join(dir, `${segmentFileName(72, '.log')}.0.quarantine`))).toEqual(last);
     expect((await reopened(dir)).recovery.fault).toBeUndefined();
   });
 
   it('keeps no zeros, and writes over nothing that an earlier cut left', async () => {
     const dir = await stopped();
-    const path = join(dir, segment(72));
+    const path = join(dir, segmentFileName(72, '.log'));
     writeFileSync(path, Buffer.concat([readFileSync(path), Buffer.alloc(5000)]));
     expect((await reopened(dir)).recovery.bytesTruncated).toBe(5000);
     expect(quarantined(dir)).toEqual([]);
@@ -71,7 +62,7 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
       writeFileSync(path, Buffer.concat([readFileSync(path), Buffer.alloc(100, i + 1)]));
       await reopened(dir);
     }
-    const names = ['', '.1', '.2'].map((n) => `${segment(72)}.${28 * SIZE}${n}.quarantine`);
+    const names = ['', '.1', '.2'].map((n) => `${segmentFileName(72, '.log')}.${28 * SIZE}${n}.quarantine`);
     expect(quarantined(dir).sort()).toEqual([...names].sort());
     for (const [i, name] of names.entries())
       expect(readFileSync(join(dir, name))).toEqual(Buffer.alloc(100, i + 1));
@@ -89,7 +80,7 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
 
   it('ends the start for no full disk', async () => {
     const dir = await stopped();
-    flip(join(dir, segment(72)), 14 * SIZE + 70);
+    flip(join(dir, segmentFileName(72, '.log')), 14 * SIZE + 70);
     setFault('pwritev', 0, 1000, ENOSPC, 0);
     const engine = make();
     const { logEndOffset, recovery } = await engine.open(dir, OPTIONS);
@@ -105,8 +96,10 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
     for (const call of ['rename', 'unlink', 'ftruncate', 'pwritev', 'fsync'] as const) {
       for (let skip = 0; ; skip++) {
         const dir = await stopped();
-        flip(join(dir, segment(0)), 14 * SIZE + 70);
-        const cut = Buffer.concat([0, 36, 72].map((base) => readFileSync(join(dir, segment(base)))));
+        flip(join(dir, segmentFileName(0, '.log')), 14 * SIZE + 70);
+        const cut = Buffer.concat(
+          [0, 36, 72].map((base) => readFileSync(join(dir, segmentFileName(base, '.log')))),
+        );
         setFault(call, skip, 1, EIO, 0);
         const failed = await reopened(dir).then(
           () => false,
@@ -124,7 +117,7 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
         ];
         expect(Buffer.concat(bytes)).toEqual(cut.subarray(14 * SIZE));
         // What is left is a log like any other.
-        truncateSync(join(dir, segment(0)), 13 * SIZE);
+        truncateSync(join(dir, segmentFileName(0, '.log')), 13 * SIZE);
         expect((await reopened(dir)).logEndOffset).toBe(13);
       }
     }

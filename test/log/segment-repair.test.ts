@@ -1,27 +1,17 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { segmentFileName } from '../../src/log/segment-names.ts';
 import { repairSegment } from '../../src/log/segment-repair.ts';
 import { type RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { ENGINES } from '../support/engines.ts';
-import { append, CLEAN, OPTIONS, scratch } from '../support/logs.ts';
+import { CLEAN, closedLog } from '../support/logs.ts';
 import { scaled } from '../support/scale.ts';
 
 const SIZE = 111;
 
 describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
-  const segment = (base: number) => `${String(base).padStart(20, '0')}.log`;
-
-  /** 100 batches of 111 bytes in segments at 0, 36 and 72; closed. */
-  async function stopped(): Promise<string> {
-    const engine = make();
-    const dir = join(scratch(), 't-0');
-    const log = await engine.open(dir, OPTIONS);
-    for (let i = 0; i < 100; i++)
-      append(engine, log, { maxTimestamp: 1 + i, payload: new Uint8Array(50).fill(i + 1) });
-    await engine.close();
-    return dir;
-  }
+  const stopped = () => closedLog(make());
 
   /** Base offsets of batches that have records, read one after the other as a consumer does; and the end. */
   async function read(dir: string): Promise<{ offsets: number[]; end: number }> {
@@ -53,7 +43,7 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
     ['in the last segment', 72, 3, Number.POSITIVE_INFINITY],
   ])('whose batch is damaged at any byte: %s', async (_, base, index, nextBase) => {
     const dir = await stopped();
-    const path = join(dir, segment(base));
+    const path = join(dir, segmentFileName(base, '.log'));
     const whole = readFileSync(path);
     const { files } = make();
     for (let at = 0; at < SIZE; at += scaled(13, 1)) {
@@ -65,7 +55,7 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
       const repaired = await repairSegment(files, dir, base, nextBase);
       expect(repaired, `byte ${at}`).toEqual({ bytes: SIZE, offsets: 1 });
       const name = readdirSync(dir).find((each) => each.endsWith('.quarantine'))!;
-      expect(name).toBe(`${segment(base)}.${index * SIZE}.quarantine`);
+      expect(name).toBe(`${segmentFileName(base, '.log')}.${index * SIZE}.quarantine`);
       expect(readFileSync(join(dir, name))).toEqual(harmed.subarray(index * SIZE, (index + 1) * SIZE));
       expect(await read(dir)).toEqual({ offsets: without(base + index), end: 100 });
       expect(await repairSegment(files, dir, base, nextBase)).toBeUndefined();
@@ -75,7 +65,7 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
 
   it('where several batches are gone, and where nothing is damaged', async () => {
     const dir = await stopped();
-    const path = join(dir, segment(36));
+    const path = join(dir, segmentFileName(36, '.log'));
     const { files } = make();
     expect(await repairSegment(files, dir, 36, 72)).toBeUndefined();
     const bytes = readFileSync(path);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll } from 'vitest';
 import { jsInspector } from '../../src/log/js-inspector.ts';
 import type { Log, LogEngine, OpenOptions, ReadResult } from '../../src/log/log.ts';
+import { segmentFileName } from '../../src/log/segment-names.ts';
 import { type RawBatchFields, rawBatch } from './batches.ts';
 
 export const OPTIONS: OpenOptions = {
@@ -55,10 +56,20 @@ export function append(
   return baseOffset;
 }
 
+/** A closed log in a folder of its own: 100 batches of 111 bytes in segments at 0, 36 and 72. */
+export async function closedLog(engine: LogEngine): Promise<string> {
+  const dir = join(scratch(), 't-0');
+  const log = await engine.open(dir, OPTIONS);
+  for (let i = 0; i < 100; i++)
+    append(engine, log, { maxTimestamp: 1 + i, payload: new Uint8Array(50).fill(i + 1) });
+  await engine.close();
+  return dir;
+}
+
 /** The bytes of a segment file; the one that holds an offset. */
 export function segmentBytes(log: Log, offset: number): Buffer {
   const base = log.segmentBaseOffsets().filter((candidate) => candidate <= offset);
-  return readFileSync(join(log.dir, `${String(base[base.length - 1]).padStart(20, '0')}.log`));
+  return readFileSync(join(log.dir, segmentFileName(base[base.length - 1]!, '.log')));
 }
 
 /** What read() gives once it is warm. */

@@ -1,4 +1,5 @@
 import type { TopicConfig } from '../../src/config/topic-config.ts';
+import type { LogManagerSettings } from '../../src/log/log-settings.ts';
 
 /** Kafka's defaults, but for what a test wants otherwise. */
 export function topicConfigForTests(overrides: Partial<TopicConfig> = {}): TopicConfig {
@@ -38,4 +39,18 @@ export const NO_CLEANER = {
   mapBytes: 1 << 20,
   mapLoadFactor: 0.9,
   bytesPerSecond: Number.MAX_SAFE_INTEGER,
+};
+
+/** Kafka's intervals, no limits, and nothing that cleans. */
+export const LOG_SETTINGS: LogManagerSettings = {
+  recoveryPointCheckpointMs: 60_000,
+  dirtyBytes: 1 << 28,
+  maxBytes: -1,
+  logStartCheckpointMs: 60_000,
+  highWatermarkCheckpointMs: 5_000,
+  producerExpirationMs: 86_400_000,
+  producerExpirationCheckMs: 600_000,
+  retentionCheckMs: 300_000,
+  retentionDelayMs: 30_000,
+  cleaner: NO_CLEANER,
 };
