@@ -61,7 +61,8 @@ export class Transactor {
       const answer = await client.connection.request(CALLS.init, body, { version: 5 });
       if (answer.errorCode === KafkaError.CONCURRENT_TRANSACTIONS) await pause();
       else {
-        this.#expect(answer.errorCode, 'init');
+        // What was open for too long is no reason to be refused here.
+        if (answer.errorCode !== KafkaError.NONE) throw new Error(`init: ${errorName(answer.errorCode)}`);
         this.#producer = answer;
         this.#sequences = new Map();
         return;
