@@ -7,7 +7,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { seedOf } from '../support/seed.ts';
-import { Ratchets } from './ratchets.ts';
+import { KILLED, Ratchets } from './ratchets.ts';
 import { Victim } from './victim.ts';
 
 const KILLS = scaled(5, 200);
@@ -32,12 +32,17 @@ function start(): Victim {
 
 /** Load until the broker is killed. */
 async function live(ratchets: Ratchets, address: string, ms: number): Promise<void> {
-  let over = false;
-  const load = ratchets.run(address, () => over);
+  let end!: (killed: typeof KILLED) => void;
+  const load = ratchets.run(
+    address,
+    new Promise((resolve) => {
+      end = resolve;
+    }),
+  );
   await pause(ms);
   while (ratchets.all.some(({ raised }) => raised === 0) && ratchets.faults.length === 0) await pause(20);
   await broker!.kill();
-  over = true;
+  end(KILLED);
   await load;
 }
 

@@ -12,15 +12,16 @@ const ROUNDS = Number(process.env.BROADSHEET_ROUNDS ?? scaled(50, 5000));
 describe.each(ENGINES)('calls of the $name engine that fail', (engine) => {
   it('cost nothing that was acknowledged', async () => {
     const seed = seedOf('call-faults', 20261202);
-    const { runs, sites, refusals, dead, faults } = await failCalls(
+    const { runs, sites, refusals, dead, unreached, faults } = await failCalls(
       engine,
       seed,
       Math.ceil(ROUNDS / ENGINES.length),
     );
     process.stdout.write(
       `call-faults: ${engine.name} engine, ${runs} of ${sites} calls failed; ${refusals} requests refused, ` +
-        `${dead} partitions offline\n`,
+        `${dead} partitions offline, ${unreached} not reached\n`,
     );
+    expect(unreached).toBeLessThanOrEqual(2 + runs / 50);
     expect(faults).toEqual([]);
   });
 });

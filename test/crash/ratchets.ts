@@ -24,6 +24,8 @@ import {
 } from '../../src/protocol/generated/ConsumerGroupHeartbeat.ts';
 import { isLost } from './producer.ts';
 
+export const KILLED = Symbol('killed');
+
 export abstract class Ratchet {
   readonly name: string;
   /** Acknowledged. */
@@ -40,13 +42,17 @@ export abstract class Ratchet {
   abstract raise(client: Client, to: number): Promise<number>;
   abstract read(client: Client): Promise<number>;
 
-  async run(address: string, done: () => boolean, faults: string[]): Promise<void> {
+  /** Until `killed`, or until the broker is gone. */
+  async run(address: string, killed: Promise<typeof KILLED>, faults: string[]): Promise<void> {
     let client: Client | undefined;
     try {
       client = await Client.connect(address);
-      while (!done()) {
+      for (;;) {
         this.asked = this.acked + 1;
-        this.acked = await this.raise(client, this.asked);
+        // The client would wait for the broker to come back.
+        const raised = await Promise.race([this.raise(client, this.asked), killed]);
+        if (raised === KILLED) break;
+        this.acked = raised;
         this.asked = this.acked;
         this.raised++;
         // More of the kinds, less of each: none may fill the disk.
@@ -249,8 +255,8 @@ export class Ratchets {
     return new Ratchets();
   }
 
-  async run(address: string, done: () => boolean): Promise<void> {
-    await Promise.all(this.all.map((ratchet) => ratchet.run(address, done, this.faults)));
+  async run(address: string, killed: Promise<typeof KILLED>): Promise<void> {
+    await Promise.all(this.all.map((ratchet) => ratchet.run(address, killed, this.faults)));
   }
 
   async verify(address: string): Promise<void> {
