@@ -33,7 +33,7 @@ import type { LogManagerSettings } from './log-settings.ts';
 import { LogStarts } from './log-starts.ts';
 import { Partition, type PartitionHost, type PartitionWatcher } from './partition.ts';
 import { PartitionFolders } from './partition-folders.ts';
-import { type LoadedPartition, loadPartition } from './partition-loader.ts';
+import { type LoadedPartition, loadNewPartition, loadPartition } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
 import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
@@ -255,20 +255,9 @@ export class LogManager implements PartitionHost {
         // A power cut that took its name and left that of a later segment would take the beginning of the log.
         `${dir}/${segmentFileName(0, '.log')}`,
       );
-      const loaded = await loadPartition(
-        this.#options.engine,
-        dir,
-        {
-          config: description.config,
-          logStart: { offset: 0, checked: true },
-          recoveryPoint: 0,
-          wasCompacted: false,
-          cleanShutdown: true,
-          now: this.#options.clock.now(),
-          producerExpirationMs: this.#options.settings.producerExpirationMs,
-        },
-        this.#logger,
-      );
+      const { config } = description;
+      const now = this.#options.clock.now();
+      const loaded = await loadNewPartition(this.#options.engine, dir, { config, now }, this.#logger);
       this.#failures.delete(folder);
       return this.#add(topic, index, description, loaded);
     } finally {

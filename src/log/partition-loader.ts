@@ -9,7 +9,7 @@ import type { Files, Log, LogEngine } from './log.ts';
 import type { LogStart } from './log-starts.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
-import type { ProducerState } from './producer-state.ts';
+import { ProducerState } from './producer-state.ts';
 import { TransactionIndex } from './txn-index.ts';
 
 export interface LoadOptions {
@@ -87,6 +87,25 @@ export async function loadPartition(
     await log.close().catch(() => {});
     throw error;
   }
+}
+
+/** Opens a folder that was made for a new partition and holds an empty segment at most: nothing else is looked for. */
+export async function loadNewPartition(
+  engine: LogEngine,
+  dir: string,
+  options: Pick<LoadOptions, 'config' | 'now'>,
+  logger: Logger,
+): Promise<LoadedPartition> {
+  const log = await engine.open(dir, {
+    ...logOptionsOf(options.config),
+    logStartOffset: 0,
+    recoveryPoint: 0,
+    cleanShutdown: true,
+    now: options.now,
+  });
+  const snapshots = new ProducerSnapshots(engine.files, logger);
+  const aborted = new TransactionIndex();
+  return { log, epochs: new LeaderEpochs(), producers: new ProducerState([]), aborted, snapshots };
 }
 
 /** One altered digit must not hide every record. */
