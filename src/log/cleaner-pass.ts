@@ -3,6 +3,7 @@
  * what is left of all segments up to there beside them, under names that end in `.cleaned`. Changes nothing else: the log
  * takes them in (Log.replaceSegments). Runs in the cleaner's thread.
  */
+import { crc32c } from '../protocol/crc32c.ts';
 import { BATCH_HEADER_BYTES, BatchHeader, LOG_OVERHEAD_BYTES } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { BatchFilter, controlTypeOf, type LastRecord, recordsOf } from './cleaner-filter.ts';
@@ -57,7 +58,8 @@ export interface CleanJob {
 export interface CleanedGroup {
   readonly old: readonly number[];
   readonly cleaned: number;
-  readonly hasAborted: boolean;
+  /** CRC-32C of its transaction index; undefined if it has none. */
+  readonly abortedChecksum: number | undefined;
   /** Offsets of markers of aborted transactions that are gone. */
   readonly goneMarkers: readonly number[];
 }
@@ -252,7 +254,8 @@ class CleanedSegment {
     this.#parts = [];
   }
 
-  async finish(lastModified: number, aborted: readonly AbortedTransaction[]): Promise<void> {
+  /** Gives the CRC-32C of the transaction index that it wrote, if any. */
+  async finish(lastModified: number, aborted: readonly AbortedTransaction[]): Promise<number | undefined> {
     const job = this.#job;
     const { maxTimestamp, maxTimestampOffset, lastTimeEntry } = this.#tail;
     if (maxTimestamp > lastTimeEntry)
@@ -273,8 +276,10 @@ class CleanedSegment {
     }
     await writeSynced(CleanedSegment.path(job, this.#base, '.index'), offsets);
     await writeSynced(CleanedSegment.path(job, this.#base, '.timeindex'), times);
-    if (aborted.length > 0)
-      await writeSynced(CleanedSegment.path(job, this.#base, '.txnindex'), encodeEntries(aborted));
+    if (aborted.length === 0) return undefined;
+    const entries = encodeEntries(aborted);
+    await writeSynced(CleanedSegment.path(job, this.#base, '.txnindex'), entries);
+    return crc32c(entries);
   }
 
   release(): void {
@@ -348,12 +353,12 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
     const { lastModified, endOffset: groupEnd } = group[group.length - 1]!;
     const ended = job.aborted.filter(({ lastOffset }) => lastOffset >= base && lastOffset < groupEnd);
     const aborted = ended.filter(({ lastOffset }) => markers.has(lastOffset));
-    await cleaned.finish(lastModified, aborted);
+    const abortedChecksum = await cleaned.finish(lastModified, aborted);
     bytesAfter += cleaned.size;
     groups.push({
       old: group.map((each) => each.baseOffset),
       cleaned: base,
-      hasAborted: aborted.length > 0,
+      abortedChecksum,
       goneMarkers: ended.flatMap(({ lastOffset }) => (markers.has(lastOffset) ? [] : lastOffset)),
     });
   }

@@ -180,9 +180,10 @@ export class LogCleaner {
     const result = await this.#ask(job);
     // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
     await host.checkpointFlushed();
-    for (const { old, cleaned, hasAborted, goneMarkers } of result.groups) {
+    for (const { old, cleaned, abortedChecksum: checksum, goneMarkers } of result.groups) {
       const names = await host.hold.change(() => log.replaceSegments(old, [cleaned]));
-      partition.aborted.forgetFiles(old, hasAborted ? cleaned : undefined);
+      const made = checksum === undefined ? undefined : { baseOffset: cleaned, checksum };
+      partition.aborted.forgetFiles(old, made);
       partition.aborted.forgetMarkers(goneMarkers);
       retention.removeLater(partition, names);
     }

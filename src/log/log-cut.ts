@@ -7,6 +7,7 @@ import {
 } from './checkpoints.ts';
 import type { Files, Log } from './log.ts';
 import type { Partition } from './partition.ts';
+import { TRANSACTION_INDEX_CHECKPOINT } from './txn-index.ts';
 
 /** A log as of one moment. Goes from process to process as JSON. */
 export interface LogCut {
@@ -36,7 +37,7 @@ export interface DirectoryCut {
 
 export const CUT_VERSION = 1;
 /** Of a partition's folder. */
-export const PARTITION_FILES = [PARTITION_METADATA_FILE, LEADER_EPOCH_FILE];
+export const PARTITION_FILES = [PARTITION_METADATA_FILE, LEADER_EPOCH_FILE, TRANSACTION_INDEX_CHECKPOINT];
 
 export function cutLog(
   log: Log,

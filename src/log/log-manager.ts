@@ -478,7 +478,7 @@ export class LogManager implements PartitionHost {
     await forEachConcurrently(this.partitions(), async (partition) => {
       const { epochs, aborted, log } = partition;
       const epochsDirty = epochs.dirty;
-      if (partition.deleted || (!epochsDirty && aborted.unsavedFrom >= log.writtenOffset)) return;
+      if (partition.deleted || (!epochsDirty && aborted.isSaved(log.writtenOffset))) return;
       try {
         if (epochsDirty) await this.#files.writeAtomic(`${log.dir}/${LEADER_EPOCH_FILE}`, epochs.text());
         await aborted.save(this.#files, log);

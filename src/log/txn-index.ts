@@ -5,17 +5,26 @@
  * An entry is in the file of the segment that holds its marker. Files are written behind the appends; the recovery point
  * of a partition never passes an entry that is in no file, so that what a kill loses is found again by the scan that follows
  * it, Kafka's as well as ours.
+ *
+ * The files have no checksum, and one that lost its last entries looks whole. So a file of our own has the checksums of all of
+ * them. Where the two do not agree, damaged, missing, or changed by Apache Kafka, entries are found again by a scan.
  */
+import { crc32c } from '../protocol/crc32c.ts';
 import { writeAbortedTxn } from '../protocol/generated/files.ts';
 import { Writer } from '../protocol/writer.ts';
-import type { BroadsheetError } from '../runtime/errors.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { formatCheckpoint, parseCheckpoint } from './checkpoints.ts';
 import { parseTransactionIndex } from './index-file.ts';
 import type { Files, Log } from './log.ts';
 import { segmentFileName } from './segment-names.ts';
 
 const VERSION = 0;
 const ENTRY_BYTES = 34;
+/** In the form of Kafka's checkpoints: a segment's base offset and the CRC-32C of its transaction index, a line each. */
+export const TRANSACTION_INDEX_CHECKPOINT = 'transaction-index-checkpoint';
+/** Of a file that has to be written again. */
+const UNKNOWN_CHECKSUM = -1;
 const INDEX_NAME = /^(\d{20})\.txnindex$/;
 
 export interface AbortedTransaction {
@@ -37,8 +46,10 @@ export class TransactionIndex {
   #entries: AbortedTransaction[] = [];
   /** Entries from this lastOffset on may be in no file. */
   #unsavedFrom = Number.POSITIVE_INFINITY;
-  /** Base offsets of the segments that have a file. */
-  readonly #files = new Set<number>();
+  /** Of the segments that have a file: base offset, and the file's checksum. */
+  readonly #files = new Map<number, number>();
+  /** Whether the checksums on disk are those of #files. */
+  #checksumsSaved = true;
   #saving: Promise<void> = Promise.resolve();
 
   get size(): number {
@@ -48,6 +59,11 @@ export class TransactionIndex {
   /** Where the first entry lies that no file has; Infinity if there is none. */
   get unsavedFrom(): number {
     return this.#unsavedFrom;
+  }
+
+  /** Whether save() has nothing to do for entries below an offset. */
+  isSaved(upTo: number): boolean {
+    return this.#unsavedFrom >= upTo && this.#checksumsSaved;
   }
 
   /** Entries come in the order of their markers; one that is known already is left out. */
@@ -82,10 +98,15 @@ export class TransactionIndex {
     this.#entries = this.#entries.filter(({ lastOffset }) => !gone.has(lastOffset));
   }
 
-  /** The files of these segments are gone; `made`, if given, has one. */
-  forgetFiles(bases: readonly number[], made?: number): void {
-    for (const base of bases) this.#files.delete(base);
-    if (made !== undefined) this.#files.add(made);
+  /** The files of these segments are gone; a compaction may have `made` one in their place. */
+  forgetFiles(
+    bases: readonly number[],
+    made?: { readonly baseOffset: number; readonly checksum: number },
+  ): void {
+    for (const base of bases) if (this.#files.delete(base)) this.#checksumsSaved = false;
+    if (made === undefined) return;
+    this.#files.set(made.baseOffset, made.checksum);
+    this.#checksumsSaved = false;
   }
 
   /** Entries whose markers lie in [from, upTo). */
@@ -145,24 +166,46 @@ export class TransactionIndex {
   async #save(files: Files, log: Log): Promise<void> {
     const from = this.#unsavedFrom;
     const end = log.writtenOffset;
-    if (from >= end) return;
-    this.#unsavedFrom = Number.POSITIVE_INFINITY;
-    try {
-      const bases = log.segmentBaseOffsets();
-      for (const [i, base] of bases.entries()) {
-        const next = Math.min(bases[i + 1] ?? end, end);
-        if (next <= from) continue;
-        const entries = this.entriesIn(base, next);
-        const path = `${log.dir}/${transactionIndexName(base)}`;
-        if (entries.length > 0) {
-          await files.writeAtomic(path, encodeEntries(entries));
-          this.#files.add(base);
-        } else if (this.#files.delete(base)) await files.remove(path);
+    if (from < end) {
+      this.#unsavedFrom = Number.POSITIVE_INFINITY;
+      try {
+        await this.#saveEntries(files, log, from, end);
+        const staged = this.#entries[this.#firstEndingAt(end)];
+        if (staged !== undefined) this.#unsavedFrom = Math.min(this.#unsavedFrom, staged.lastOffset);
+      } catch (error) {
+        this.#unsavedFrom = Math.min(this.#unsavedFrom, from);
+        throw error;
       }
-      const staged = this.#entries[this.#firstEndingAt(end)];
-      if (staged !== undefined) this.#unsavedFrom = Math.min(this.#unsavedFrom, staged.lastOffset);
+    }
+    if (!this.#checksumsSaved) await this.#saveChecksums(files, log);
+  }
+
+  async #saveEntries(files: Files, log: Log, from: number, end: number): Promise<void> {
+    const bases = log.segmentBaseOffsets();
+    for (const [i, base] of bases.entries()) {
+      const next = Math.min(bases[i + 1] ?? end, end);
+      if (next <= from) continue;
+      const entries = this.entriesIn(base, next);
+      const path = `${log.dir}/${transactionIndexName(base)}`;
+      if (entries.length > 0) {
+        const bytes = encodeEntries(entries);
+        await files.writeAtomic(path, bytes);
+        this.#files.set(base, crc32c(bytes));
+      } else if (this.#files.delete(base)) await files.remove(path);
+      else continue;
+      this.#checksumsSaved = false;
+    }
+  }
+
+  async #saveChecksums(files: Files, log: Log): Promise<void> {
+    this.#checksumsSaved = true;
+    const path = `${log.dir}/${TRANSACTION_INDEX_CHECKPOINT}`;
+    const known = [...this.#files].filter(([, checksum]) => checksum !== UNKNOWN_CHECKSUM);
+    try {
+      if (known.length === 0) await files.remove(path);
+      else await files.writeAtomic(path, formatCheckpoint(known.map((line) => line.join(' '))));
     } catch (error) {
-      this.#unsavedFrom = Math.min(this.#unsavedFrom, from);
+      this.#checksumsSaved = false;
       throw error;
     }
   }
@@ -181,22 +224,27 @@ export class TransactionIndex {
   ): Promise<number> {
     const bases = log.segmentBaseOffsets();
     const known = new Set(names);
+    const checksums = known.has(TRANSACTION_INDEX_CHECKPOINT)
+      ? await readChecksums(files, log.dir, logger)
+      : new Map<number, number>();
     let rebuildFrom = Number.POSITIVE_INFINITY;
     let staleFrom = Number.POSITIVE_INFINITY;
     for (const [i, base] of bases.entries()) {
       const name = transactionIndexName(base);
       const next = Math.min(bases[i + 1] ?? Number.POSITIVE_INFINITY, log.writtenOffset);
       if (next > trustedBelow) rebuildFrom = Math.min(rebuildFrom, base);
-      if (!known.has(name)) continue;
-      this.#files.add(base);
+      const checksum = checksums.get(base);
+      checksums.delete(base);
+      if (!known.has(name) && checksum === undefined) continue;
+      this.#files.set(base, UNKNOWN_CHECKSUM);
       if (next > trustedBelow) continue;
       try {
-        const entries = parseTransactionIndex(await files.read(`${log.dir}/${name}`));
-        for (const entry of entries) {
+        for (const entry of await readEntries(files, `${log.dir}/${name}`, checksum)) {
           if (entry.lastOffset >= base && entry.lastOffset < next) this.add(entry);
           // Its marker was cut off. Left there, it would take the marker's place once the log has grown past it.
           else staleFrom = Math.min(staleFrom, base);
         }
+        this.#files.set(base, checksum!);
       } catch (error) {
         const { code, message } = error as BroadsheetError;
         if (!['CORRUPT', 'MALFORMED', 'LIMIT', 'NOT_FOUND'].includes(code)) throw error;
@@ -204,10 +252,35 @@ export class TransactionIndex {
         rebuildFrom = Math.min(rebuildFrom, base);
       }
     }
+    // Of segments that Apache Kafka removed.
+    if (checksums.size > 0) this.#checksumsSaved = false;
     this.truncate(rebuildFrom);
     this.#unsavedFrom = Math.min(rebuildFrom, staleFrom);
     return rebuildFrom;
   }
+}
+
+/** By base offset. A damaged line agrees with no file, so that the file has no need of a checksum itself. */
+async function readChecksums(files: Files, dir: string, logger: Logger): Promise<Map<number, number>> {
+  const path = `${dir}/${TRANSACTION_INDEX_CHECKPOINT}`;
+  try {
+    const lines = parseCheckpoint((await files.read(path)).toString('latin1'), 2);
+    return new Map(lines as [number, number][]);
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (!['CORRUPT', 'LIMIT', 'NOT_FOUND'].includes(code)) throw error;
+    logger.warn({ path, reason: message }, 'checkpoint is corrupt and is rebuilt');
+    return new Map();
+  }
+}
+
+/** The entries of a file whose checksum is known. Rejects with CORRUPT, MALFORMED, LIMIT, NOT_FOUND, IO. */
+async function readEntries(files: Files, path: string, checksum: number | undefined) {
+  if (checksum === undefined)
+    throw new BroadsheetError('CORRUPT', `${TRANSACTION_INDEX_CHECKPOINT} does not have its checksum`);
+  const bytes = await files.read(path);
+  if (crc32c(bytes) !== checksum) throw new BroadsheetError('CORRUPT', 'the checksum does not match');
+  return parseTransactionIndex(bytes);
 }
 
 /** The base offset in a file's name, or undefined for any file that is no transaction index. */

@@ -4,13 +4,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { LogCommitter } from '../../src/log/committer.ts';
 import { LogManager } from '../../src/log/log-manager.ts';
-import type { AppendListener } from '../../src/log/partition.ts';
-import { crc32c } from '../../src/protocol/crc32c.ts';
+import type { AppendListener, Partition } from '../../src/log/partition.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
-import { rawBatch } from '../support/batches.ts';
 import { ENGINES } from '../support/engines.ts';
-import { scratch } from '../support/logs.ts';
+import { batch, scratch } from '../support/logs.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
 import { Random } from '../support/random.ts';
 import { FULL_SIZE } from '../support/scale.ts';
@@ -24,6 +22,26 @@ const SAMPLE = 8;
 /** Producers that are silent for long are forgotten. */
 const BEGAN = new VirtualClock().now();
 const silent: AppendListener = { onAppended() {}, onAppendFailed() {} };
+
+function append(partition: Partition, producerId: number, baseSequence: number, attributes: number): void {
+  const at = BEGAN + partition.logEndOffset;
+  const payload = new Uint8Array(100);
+  const bytes = batch({ producerId, producerEpoch: 0, baseSequence, attributes, maxTimestamp: at, payload });
+  expect(
+    partition.append(bytes, 0, bytes.length, batchInfoOf(bytes, 0), at, silent, baseSequence),
+  ).toBeUndefined();
+}
+
+function abort(partition: Partition, producerId: number): void {
+  const marker = {
+    producerId,
+    producerEpoch: 0,
+    commit: false,
+    coordinatorEpoch: 0,
+    transactionVersion: 1,
+  };
+  expect(partition.appendMarker(marker, BEGAN + partition.logEndOffset, silent, 0)).toBeUndefined();
+}
 
 describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => {
   async function withManager<T>(
@@ -57,17 +75,22 @@ describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => 
         const config = topicConfigForTests({ segmentBytes: 1000, indexIntervalBytes: 150 });
         const partition = await manager.create('t', index, { topicId: TOPIC_ID, leaderEpoch: 0, config });
         for (let i = 0; i < 20; i++) {
-          const bytes = rawBatch({
-            producerId: 9,
-            producerEpoch: 0,
-            baseSequence: i,
-            maxTimestamp: BEGAN + i,
-            payload: new Uint8Array(100),
-          });
-          new DataView(bytes.buffer).setUint32(17, crc32c(bytes, 21, bytes.length));
-          partition.append(bytes, 0, bytes.length, batchInfoOf(bytes, 0), BEGAN + i, silent, i);
+          append(partition, 9, i, 0);
           manager.commitTick();
         }
+        // Transactions that overlap, in more than one segment; the first two are aborted together.
+        for (const [producerId, ends] of [
+          [11, []],
+          [12, [12, 11]],
+          [13, [13]],
+          [14, []],
+          [15, [15, 14]],
+        ] as const) {
+          for (let i = 0; i < 2; i++) append(partition, producerId, i, 0x10);
+          for (const ended of ends) abort(partition, ended);
+          manager.commitTick();
+        }
+        expect(partition.aborted.size).toBe(5);
         partition.setLogStartOffset(3 + index);
       }
     });
@@ -96,6 +119,7 @@ describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => 
           byTime,
           [...epochs.entries],
           producers.get(9)?.batches,
+          partition.abortedTransactions(logStartOffset, logEndOffset),
         );
       }
       return all;
@@ -128,11 +152,12 @@ describe.each(ENGINES)('damaged small files, engine=$name', ({ name, make }) => 
     const paths = readdirSync(pristine, { recursive: true, encoding: 'utf8' }).filter(
       (path) => !path.endsWith('.log') && statSync(join(pristine, path)).isFile(),
     );
-    const cases = paths.flatMap((path) =>
+    const byPath = paths.map((path) =>
       [...harms(readFileSync(join(pristine, path)))].map(([what, bytes]) => ({ path, what, bytes })),
     );
+    const cases = byPath.flat();
     const random = new Random(seedOf(`flipped files, ${name} ${state}`, 6));
-    const chosen = FULL_SIZE ? cases : Array.from({ length: SAMPLE }, () => random.pick(cases));
+    const chosen = FULL_SIZE ? cases : Array.from({ length: SAMPLE }, () => random.pick(random.pick(byPath)));
     const faults: string[] = [];
     for (const { path, what, bytes } of chosen) {
       fresh();
