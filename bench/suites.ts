@@ -11,6 +11,7 @@ import { sessions, sessionsOfKafka } from './end-to-end/sessions.ts';
 import { idleConsumers } from './groups/idle.ts';
 import { groupLoads } from './groups/load.ts';
 import { groupRestarts } from './groups/rolling.ts';
+import { cleanings } from './log/cleaner.ts';
 import { appends } from './micro/append.ts';
 import { parts } from './micro/parts.ts';
 import { requests } from './micro/requests.ts';
@@ -88,6 +89,11 @@ const SUITES: Readonly<Record<string, Suite>> = {
     about:
       'a start after SIGKILL with 26 MiB in each partition, beside Apache Kafka; only when named; needs dist/',
     run: recoveries,
+    extra: true,
+  },
+  cleaner: {
+    about: 'compaction of a filled topic, beside Apache Kafka on a copy; only when named; needs dist/',
+    run: cleanings,
     extra: true,
   },
   transactions: {

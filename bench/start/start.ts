@@ -43,11 +43,19 @@ export interface Start {
 
 export interface Running extends Start {
   readonly port: number;
+  readonly pid: number;
   stop(signal: 'SIGTERM' | 'SIGKILL'): Promise<void>;
 }
 
-/** Starts on `home` and waits until `serving` resolves; default: until all is answered. */
-export type Starter = (home: string, serving?: (port: number) => Promise<void>) => Promise<Running>;
+/** Starts on `home` and waits until `serving` resolves; default: until all is answered. `settings`: of the broker. */
+export type Starter = (
+  home: string,
+  serving?: (port: number) => Promise<void>,
+  settings?: Readonly<Record<string, string>>,
+) => Promise<Running>;
+
+const setting = (settings: Readonly<Record<string, string>>): string[] =>
+  Object.entries(settings).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
 
 const until = async (child: ChildProcess): Promise<void> => {
   if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
@@ -63,7 +71,7 @@ function ageMs(pid: number): number {
   return (up - Number(began) / TICKS_PER_SECOND) * 1000;
 }
 
-function residentMebibytes(pid: number): number {
+export function residentMebibytes(pid: number): number {
   return Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))![1]) / 1024;
 }
 
@@ -142,10 +150,18 @@ async function settled(pid: number, ms: number): Promise<Start> {
 
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
-export const broadsheet: Starter = async (home, serving = untilServing) => {
+export const broadsheet: Starter = async (home, serving = untilServing, settings = {}) => {
   if (!existsSync(CLI)) throw new Error('dist/ is missing: npm run build');
   const port = await freePort();
-  const listen = ['--data', join(home, 'data'), '--host', '127.0.0.1', '--port', String(port)];
+  const listen = [
+    '--data',
+    join(home, 'data'),
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    ...setting(settings),
+  ];
   const began = performance.now();
   const child = spawn(process.execPath, [CLI, 'start', ...listen, '--log-level', 'error'], {
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -156,16 +172,17 @@ export const broadsheet: Starter = async (home, serving = untilServing) => {
     child.kill(signal);
     await until(child);
   };
-  return { ...start, port, stop };
+  return { ...start, port, pid: child.pid!, stop };
 };
 
 /** The command formats a new directory before it starts Kafka: time counts from the start of Kafka's own process. */
-export const kafka: Starter = async (home, serving = untilServing) => {
+export const kafka: Starter = async (home, serving = untilServing, settings = {}) => {
   const command = kafkaCommand();
   if (command === undefined)
     throw new Error('no Apache Kafka: set BROADSHEET_KAFKA to the command that starts one');
   const port = KAFKA_PORT;
-  const starting = promisify(execFile)(command, ['start', '--dir', home, '--port', String(port)]);
+  const args = ['start', '--dir', home, '--port', String(port), ...setting(settings)];
+  const starting = promisify(execFile)(command, args);
   const failed = starting.then(() => new Promise<never>(() => {}));
   await Promise.race([serving(port), failed]);
   const served = performance.now();
@@ -178,7 +195,7 @@ export const kafka: Starter = async (home, serving = untilServing) => {
     }
     await promisify(execFile)(command, ['stop', '--dir', home]).catch(() => {});
   };
-  return { ...start, port, stop };
+  return { ...start, port, pid, stop };
 };
 
 async function bareNode(): Promise<Start> {

@@ -2,7 +2,7 @@
  * The last offset of each key, in a bound of memory: an open hash table of 16 bytes of MD5 and 8 of the offset, as Apache Kafka's.
  * Two keys that have the same MD5 would count as one.
  */
-import { createHash } from 'node:crypto';
+import { Md5 } from './md5.ts';
 
 const SLOT_BYTES = 24;
 const LEAST_SLOTS = 1024;
@@ -13,6 +13,7 @@ export class OffsetMap {
   readonly #hashes: Int32Array;
   /** Offset + 1; 0: the slot is free. */
   readonly #offsets: Float64Array;
+  readonly #md5 = new Md5();
   #size = 0;
   /** Largest offset whose batch was looked at; -1: none was. */
   latestOffset = -1;
@@ -53,11 +54,11 @@ export class OffsetMap {
   #slotOf(bytes: Uint8Array, start: number, end: number): number {
     const length = end - start;
     if (length === this.#lastLength && this.#isLast(bytes, start, length)) return this.#lastSlot;
-    const digest = createHash('md5').update(bytes.subarray(start, end)).digest();
-    const a = digest.readInt32LE(0);
-    const b = digest.readInt32LE(4);
-    const c = digest.readInt32LE(8);
-    const d = digest.readInt32LE(12);
+    const digest = this.#md5.digest(bytes, start, end);
+    const a = digest[0]!;
+    const b = digest[1]!;
+    const c = digest[2]!;
+    const d = digest[3]!;
     let slot = (a >>> 0) % this.#slots;
     while (this.#offsets[slot] !== 0) {
       const at = slot * 4;
@@ -66,7 +67,7 @@ export class OffsetMap {
       slot = slot + 1 === this.#slots ? 0 : slot + 1;
     }
     // A slot that stays free may be written to: it is taken with its offset only.
-    if (this.#offsets[slot] === 0) this.#hashes.set([a, b, c, d], slot * 4);
+    if (this.#offsets[slot] === 0) this.#hashes.set(digest, slot * 4);
     if (this.#lastKey.length < length) this.#lastKey = new Uint8Array(2 * length);
     this.#lastKey.set(bytes.subarray(start, end));
     this.#lastLength = length;

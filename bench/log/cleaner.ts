@@ -1,0 +1,209 @@
+/**
+ * Suite `cleaner`: a topic is filled, and this broker and Apache Kafka compact copies of it, in turns: what they read per second,
+ * the processor's time, and memory at its peak above that before. The topic becomes a compacted one once the broker is idle, so
+ * that the cleaning begins then; it ends with the checkpoint of cleaners.
+ */
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { alterConfigs, ResourceType } from '../../src/client/admin.ts';
+import { Client, LATEST } from '../../src/client/client.ts';
+import type { CompressionName } from '../../src/protocol/compression.ts';
+import { BatchBuilder } from '../../src/protocol/records/writer.ts';
+import { BroadsheetError } from '../../src/runtime/errors.ts';
+import {
+  broadsheet,
+  connected,
+  DEADLINE_MS,
+  kafka,
+  type Running,
+  residentMebibytes,
+  row,
+  type Starter,
+} from '../start/start.ts';
+import { type Comparison, processCpuSecondsOf, type Scale } from '../support.ts';
+
+const TOPIC = 'cleaned';
+const MEBIBYTE = 1 << 20;
+/** Filled, of Scale.bytes: 256 MiB at full scale. */
+const SHARE = 4;
+/** Of which the last one is not cleaned. */
+const SEGMENTS = 8;
+/** A key comes so often, on average. */
+const REPEATS = 4;
+const SETTINGS = { 'log.cleaner.backoff.ms': '100', 'log.retention.check.interval.ms': '3600000' };
+const COMPACTED = [
+  { name: 'cleanup.policy', value: 'compact' },
+  { name: 'min.cleanable.dirty.ratio', value: '0.01' },
+];
+
+interface Shape {
+  readonly name: string;
+  readonly codec: CompressionName;
+  readonly valueBytes: number;
+  readonly recordsPerBatch: number;
+}
+
+const SHAPES: readonly Shape[] = [
+  { name: 'values of 100 B', codec: 'none', valueBytes: 100, recordsPerBatch: 100 },
+  { name: 'values of 100 B, zstd', codec: 'zstd', valueBytes: 100, recordsPerBatch: 100 },
+  { name: 'values of 512 KiB', codec: 'none', valueBytes: 512 * 1024, recordsPerBatch: 1 },
+];
+
+/** A walk over all keys in an order that is the same in each run (a full-period congruential generator's). */
+class Keys {
+  readonly #count: number;
+  #state = 1;
+
+  constructor(count: number) {
+    this.#count = count;
+  }
+
+  next(): string {
+    this.#state = (Math.imul(this.#state, 1_664_525) + 1_013_904_223) >>> 0;
+    return `key-${this.#state % this.#count}`;
+  }
+}
+
+/** Fills the topic until so many bytes were sent, as they are before they are packed. */
+async function fill(port: number, shape: Shape, bytes: number): Promise<void> {
+  (await connected(port, performance.now() + DEADLINE_MS)).close();
+  const client = await Client.connect(`127.0.0.1:${port}`);
+  const perBatch = shape.recordsPerBatch * (shape.valueBytes + 20);
+  const batches = Math.max(SEGMENTS * 2, Math.ceil(bytes / perBatch));
+  const configs = {
+    'segment.bytes': String(Math.max(MEBIBYTE, Math.ceil(bytes / SEGMENTS))),
+    'retention.ms': '-1',
+  };
+  await client.createTopics([{ name: TOPIC, partitions: 1, configs }]);
+  const keys = new Keys(Math.ceil((batches * shape.recordsPerBatch) / REPEATS));
+  const text = Buffer.alloc(shape.valueBytes + 64, 'a value as it may be, of words and numbers: ');
+  let n = 0;
+  for (let batch = 0; batch < batches; batch++) {
+    const builder = new BatchBuilder({ compression: shape.codec });
+    for (let i = 0; i < shape.recordsPerBatch; i++, n++) {
+      const value = Buffer.from(text.subarray(n % 64, (n % 64) + shape.valueBytes));
+      value.write(`${n} ${(n * 2_654_435_761) % 4_294_967_296}`);
+      builder.append({ timestamp: Date.now(), key: keys.next(), value });
+    }
+    const answer = await client.produceBytes(TOPIC, 0, builder.build());
+    if (answer?.errorCode !== 0) throw new Error(`the topic is not filled: error ${answer?.errorCode}`);
+  }
+  await client.close();
+}
+
+/** Of the segments of the topic, in their order, bytes. */
+function segmentSizes(home: string): number[] {
+  const folder = join(home, 'data', `${TOPIC}-0`);
+  const names = readdirSync(folder).filter((name) => name.endsWith('.log'));
+  return names.sort().map((name) => statSync(join(folder, name)).size);
+}
+
+const sum = (values: readonly number[]) => values.reduce((all, value) => all + value, 0);
+
+function isCleaned(home: string): boolean {
+  try {
+    return new RegExp(`^${TOPIC} 0 [1-9]`, 'm').test(
+      readFileSync(join(home, 'data', 'cleaner-offset-checkpoint'), 'utf8'),
+    );
+  } catch {
+    return false;
+  }
+}
+
+interface Cleaning {
+  readonly readPerSecond: number;
+  readonly cpuPerGibibyte: number;
+  /** Above what there was before, MiB. */
+  readonly memory: number;
+}
+
+async function untilServed(port: number): Promise<void> {
+  (await connected(port, performance.now() + DEADLINE_MS)).close();
+  const client = await Client.connect(`127.0.0.1:${port}`);
+  for (;;) {
+    try {
+      await client.listOffset(TOPIC, 0, LATEST);
+      break;
+    } catch (error) {
+      if (!(error instanceof BroadsheetError)) throw error;
+      client.forget(TOPIC);
+      await sleep(20);
+    }
+  }
+  await client.close();
+}
+
+/** One cleaning of a copy of `filled`. */
+async function clean(starter: Starter, filled: string): Promise<Cleaning> {
+  const home = mkdtempSync(join(tmpdir(), 'broadsheet-cleaner-copy-'));
+  let running: Running | undefined;
+  try {
+    cpSync(filled, home, { recursive: true, filter: (path) => !path.endsWith('.sock') });
+    const before = sum(segmentSizes(home).slice(0, -1));
+    running = await starter(home, untilServed, SETTINGS);
+    const { pid, port } = running;
+    const idle = residentMebibytes(pid);
+    let peak = idle;
+    const client = await Client.connect(`127.0.0.1:${port}`);
+    const cpu = processCpuSecondsOf(pid);
+    const began = performance.now();
+    await alterConfigs(client, { type: ResourceType.TOPIC, name: TOPIC }, COMPACTED);
+    while (!isCleaned(home)) {
+      peak = Math.max(peak, residentMebibytes(pid));
+      if (performance.now() - began > DEADLINE_MS) throw new Error('the cleaning does not end');
+      await sleep(5);
+    }
+    const seconds = (performance.now() - began) / 1000;
+    const used = processCpuSecondsOf(pid) - cpu;
+    await client.close();
+    const after = sum(segmentSizes(home).slice(0, -1));
+    if (after >= before) throw new Error(`${before} bytes became ${after}`);
+    return {
+      readPerSecond: before / MEBIBYTE / seconds,
+      cpuPerGibibyte: used / (before / 1024 / MEBIBYTE),
+      memory: Math.max(peak - idle, 0.1),
+    };
+  } finally {
+    await running?.stop('SIGKILL');
+    rmSync(home, { recursive: true, force: true });
+  }
+}
+
+/** Against Apache Kafka; against a second broadsheet where `peer` says so. */
+export async function cleanings(scale: Scale, peer?: 'broadsheet'): Promise<Comparison[]> {
+  const theirs = peer === 'broadsheet' ? broadsheet : kafka;
+  const results: Comparison[] = [];
+  for (const shape of SHAPES) {
+    const filled = mkdtempSync(join(tmpdir(), 'broadsheet-cleaner-'));
+    try {
+      const filler = await broadsheet(filled, (port) => fill(port, shape, scale.bytes * SHARE));
+      await filler.stop('SIGTERM');
+      const pairs: [Cleaning, Cleaning][] = [];
+      for (let round = 0; round < scale.rounds; round++) {
+        if (round % 2 === 0) {
+          const own = await clean(broadsheet, filled);
+          pairs.push([own, await clean(theirs, filled)]);
+        } else {
+          const other = await clean(theirs, filled);
+          pairs.push([await clean(broadsheet, filled), other]);
+        }
+      }
+      const of = (what: string, unit: string, value: (each: Cleaning) => number) =>
+        row(
+          `${shape.name}: ${what}`,
+          unit,
+          pairs.map(([own, other]) => [value(own), value(other)]),
+        );
+      results.push(
+        of('time', 's/GiB', ({ readPerSecond }) => 1024 / readPerSecond),
+        of('processor', 's/GiB', ({ cpuPerGibibyte }) => cpuPerGibibyte),
+        of('memory above idle', 'MiB', ({ memory }) => memory),
+      );
+    } finally {
+      rmSync(filled, { recursive: true, force: true });
+    }
+  }
+  return results;
+}
