@@ -88,8 +88,13 @@ class LogOpener {
   Status run(std::unique_ptr<Log>* out) {
     log_->set_options(options_.log);
     if (Status status = make_folder(); !status.ok()) return status;
-    if (Status status = clear_leftovers(); !status.ok()) return status;
-    if (Status status = list(); !status.ok()) return status;
+    std::vector<DirectoryEntry> entries;
+    if (Status status = list_directory(dir_, &entries); !status.ok()) return status;
+    if (Status status = clear_leftovers(entries); !status.ok()) return status;
+    if (changed_) {
+      if (Status status = list_directory(dir_, &entries); !status.ok()) return status;
+    }
+    if (Status status = take_in(entries); !status.ok()) return status;
     if (Status status = load_closed(); !status.ok()) return status;
     if (Status status = load_last(); !status.ok()) return status;
     if (end_offset_ < options_.log_start_offset) {
@@ -138,9 +143,7 @@ class LogOpener {
 
   // .deleted: waited for its deletion. .cleaned: an unfinished compaction. .swap: a finished one that was about to
   // replace the segments that it covers.
-  Status clear_leftovers() {
-    std::vector<DirectoryEntry> entries;
-    if (Status status = list_directory(dir_, &entries); !status.ok()) return status;
+  Status clear_leftovers(const std::vector<DirectoryEntry>& entries) {
     int64_t first_cleaned = INT64_MAX;
     std::vector<std::string> swaps;
     for (const DirectoryEntry& entry : entries) {
@@ -201,9 +204,7 @@ class LogOpener {
     }
   }
 
-  Status list() {
-    std::vector<DirectoryEntry> entries;
-    if (Status status = list_directory(dir_, &entries); !status.ok()) return status;
+  Status take_in(const std::vector<DirectoryEntry>& entries) {
     for (const DirectoryEntry& entry : entries) {
       const int64_t offset = offset_of_file_name(entry.name);
       if (entry.directory || offset < 0) continue;
