@@ -43,7 +43,8 @@ async function repairFile(state: RepairState, file: string): Promise<string | un
   const base = name.endsWith('.log') ? segmentBaseOffset(name) : undefined;
   if (base === undefined) return undefined;
   const folder = join(state.dir, dirname(file));
-  const bases = (await readdir(folder))
+  const names = await readdir(folder);
+  const bases = names
     .filter((each) => each.endsWith('.log'))
     .map((each) => segmentBaseOffset(each))
     .filter((each) => each !== undefined);
@@ -51,9 +52,17 @@ async function repairFile(state: RepairState, file: string): Promise<string | un
   if (!state.clean && !isBelowRecoveryPoint(state, basename(folder), next)) {
     return 'is left as it is: the next start cuts it at the damage and keeps what it cuts';
   }
-  const repaired = await repairSegment(state.files, folder, base, next);
+  const repaired = await repairSegment(state.files, folder, base, next, knownEnd(state, folder, names));
   if (repaired === undefined) return undefined;
   return `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`;
+}
+
+/** Where a log ended, by what the last stop wrote beside it: a recovery point whose checksum fits, the newest producer snapshot. */
+function knownEnd({ recoveryPoints }: RepairState, folder: string, names: readonly string[]): number {
+  const parsed = parsePartitionFolder(basename(folder));
+  const isKnown = parsed !== undefined && recoveryPoints?.checked;
+  const flushed = isKnown ? recoveryPoints.get(parsed.topic, parsed.index) : undefined;
+  return Math.max(flushed ?? 0, ...names.map((name) => snapshotOffset(name) ?? 0));
 }
 
 function isBelowRecoveryPoint({ recoveryPoints }: RepairState, folder: string, next: number): boolean {

@@ -31,8 +31,8 @@ interface Damage {
   /** Of the batch before it; -1 if there is none. */
   readonly leaderEpoch: number;
   readonly firstOffset: number;
-  /** Undefined: nothing follows, and nothing tells. */
-  readonly nextOffset: number | undefined;
+  /** What follows, or the log's end, as far as that is known. */
+  readonly nextOffset: number;
 }
 
 const MAX_INT32 = 2 ** 31 - 1;
@@ -57,7 +57,7 @@ function isMisplaced(batch: RecordBatch, bytes: Buffer, at: number, from: number
   return next !== undefined && next.baseOffset <= batch.lastOffset;
 }
 
-function findDamage(bytes: Buffer, baseOffset: number, nextBase: number): Damage[] {
+function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffset: number): Damage[] {
   const found: Damage[] = [];
   let offset = baseOffset;
   let leaderEpoch = -1;
@@ -83,7 +83,7 @@ function findDamage(bytes: Buffer, baseOffset: number, nextBase: number): Damage
     at += batch.sizeInBytes;
   }
   if (bad !== undefined) {
-    const nextOffset = nextBase === Number.POSITIVE_INFINITY ? undefined : nextBase;
+    const nextOffset = nextBase === Number.POSITIVE_INFINITY ? Math.max(offset, endOffset) : nextBase;
     found.push({ position: bad, end: bytes.length, leaderEpoch, firstOffset: offset, nextOffset });
   }
   return found;
@@ -108,8 +108,9 @@ function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number
 }
 
 /**
- * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last. Undefined if every
- * batch checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
+ * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last, which then
+ * goes on to `endOffset` at least: what had those offsets was acknowledged, nothing else may get them. Undefined if every batch
+ * checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
  * leaves the file as it was, or repaired. Rejects with IO, NO_SPACE ...
  */
 export async function repairSegment(
@@ -117,10 +118,11 @@ export async function repairSegment(
   folder: string,
   baseOffset: number,
   nextBase: number,
+  endOffset = 0,
 ): Promise<SegmentRepair | undefined> {
   const name = segmentFileName(baseOffset, '.log');
   const bytes = await readFile(join(folder, name));
-  const damages = findDamage(bytes, baseOffset, nextBase);
+  const damages = findDamage(bytes, baseOffset, nextBase, endOffset);
   if (damages.length === 0) return undefined;
   const parts: Uint8Array[] = [];
   let from = 0;
@@ -130,7 +132,7 @@ export async function repairSegment(
     const kept = await freeQuarantineName(folder, name, position);
     await files.writeAtomic(join(folder, kept), bytes.subarray(position, end));
     parts.push(bytes.subarray(from, position));
-    const span = (nextOffset ?? firstOffset) - firstOffset;
+    const span = nextOffset - firstOffset;
     if (span > 0 && span <= MAX_INT32) parts.push(emptyBatch(firstOffset, firstOffset + span, leaderEpoch));
     from = end;
     lostBytes += end - position;

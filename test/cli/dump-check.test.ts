@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Broker, createBroker } from '../../src/index.ts';
+import { checkPartition } from '../../src/log/partition-check.ts';
 import { CliOf, cli } from '../support/cli.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-check-'));
@@ -208,6 +209,22 @@ describe('check', () => {
     expect(readdirSync(join(copy, 't-0')).filter((name) => name.endsWith('.quarantine'))).toHaveLength(1);
     const again = await check(copy, '--repair');
     expect(again).toMatchObject({ code: 0, repaired: [] });
+  });
+
+  it('keeps the end of a log whose last batch is damaged', async () => {
+    const copy = mkdtempSync(join(dir, 'copy-'));
+    cpSync(data, copy, { recursive: true });
+    const folder = join(copy, 't-0');
+    const { endOffset } = await checkPartition(folder, { clean: true });
+    const last = readdirSync(folder)
+      .filter((name) => name.endsWith('.log'))
+      .sort()
+      .at(-1)!;
+    const bytes = readFileSync(join(folder, last));
+    bytes[bytes.length - 1]! ^= 1;
+    writeFileSync(join(folder, last), bytes);
+    expect(await check(copy, '--repair')).toMatchObject({ code: 0, ok: true });
+    expect(await checkPartition(folder, { clean: true })).toMatchObject({ endOffset, faults: [] });
   });
 
   it('reads records with --deep, whose batch has a right checksum', async () => {

@@ -41,6 +41,7 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
     ['in the middle', 36, 14, 72],
     ['last of a closed segment', 36, 35, 72],
     ['in the last segment', 72, 3, Number.POSITIVE_INFINITY],
+    ['last of the log', 72, 27, Number.POSITIVE_INFINITY],
   ])('whose batch is damaged at any byte: %s', async (_, base, index, nextBase) => {
     const dir = await stopped();
     const path = join(dir, segmentFileName(base, '.log'));
@@ -52,13 +53,13 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
       const harmed = Buffer.from(whole);
       harmed[index * SIZE + at]! ^= at === 7 ? 0x40 : 0x10;
       writeFileSync(path, harmed);
-      const repaired = await repairSegment(files, dir, base, nextBase);
+      const repaired = await repairSegment(files, dir, base, nextBase, 100);
       expect(repaired, `byte ${at}`).toEqual({ bytes: SIZE, offsets: 1 });
       const name = readdirSync(dir).find((each) => each.endsWith('.quarantine'))!;
       expect(name).toBe(`${segmentFileName(base, '.log')}.${index * SIZE}.quarantine`);
       expect(readFileSync(join(dir, name))).toEqual(harmed.subarray(index * SIZE, (index + 1) * SIZE));
       expect(await read(dir)).toEqual({ offsets: without(base + index), end: 100 });
-      expect(await repairSegment(files, dir, base, nextBase)).toBeUndefined();
+      expect(await repairSegment(files, dir, base, nextBase, 100)).toBeUndefined();
       rmSync(join(dir, name));
     }
   });
