@@ -1,6 +1,6 @@
 /**
- * Logging: pino's shape and lines, so that a host can hand in its own logger. The broker's own does not need pino: loading it is
- * a fifth of what a start costs.
+ * Logging: pino's shape and lines, so that a host can hand in its own logger. The broker's own does not need pino, whose loading
+ * took a start 12 to 16 ms of processor time.
  */
 import { writeSync } from 'node:fs';
 
