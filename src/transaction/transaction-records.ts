@@ -5,7 +5,7 @@ import * as schemas from '../protocol/generated/transaction-log.ts';
 import { Reader } from '../protocol/reader.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { NO_EPOCH, type TransactionState, TransactionStatus } from './transaction-state.ts';
+import { loaded, NO_EPOCH, type TransactionState, TransactionStatus } from './transaction-state.ts';
 
 const KEY_TYPE = 0;
 const KEY_VERSION = 0;
@@ -74,7 +74,7 @@ export function readTransactionRecord(
     throw new BroadsheetError('MALFORMED', `transaction status ${status} is unknown`);
   return {
     transactionalId,
-    state: {
+    state: loaded({
       transactionalId,
       producerId: read.producerId,
       previousProducerId: read.previousProducerId,
@@ -90,6 +90,6 @@ export function readTransactionRecord(
       startTimestamp: read.transactionStartTimestampMs,
       lastUpdateTimestamp: read.transactionLastUpdateTimestampMs,
       clientVersion: read.clientTransactionVersion,
-    },
+    }),
   };
 }

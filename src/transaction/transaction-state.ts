@@ -106,8 +106,14 @@ export function newTransaction(
 
 type Changes = Partial<Omit<TransactionState, 'transactionalId' | 'previousProducerId'>>;
 
+/** Every state that is written comes from here, and markers have the epoch of a state. One that ran over would let the owner of
+ * an older epoch in again. */
 function changed(state: TransactionState, now: number, changes: Changes): TransactionState {
-  return { ...state, previousProducerId: state.producerId, lastUpdateTimestamp: now, ...changes };
+  const next = { ...state, previousProducerId: state.producerId, lastUpdateTimestamp: now, ...changes };
+  const { transactionalId, producerId, producerEpoch } = next;
+  if (!(producerEpoch >= 0 && producerEpoch <= LAST_EPOCH))
+    throw new Error(`${transactionalId} came to epoch ${producerEpoch} of producer ${producerId}`);
+  return next;
 }
 
 function accepted(next: TransactionState): Decision {
@@ -131,9 +137,16 @@ export function isResting({ status }: TransactionState): boolean {
   );
 }
 
-/** One below -1 is one that ran over. */
 export function epochIsExhausted(epoch: number): boolean {
-  return epoch >= EXHAUSTED_EPOCH || epoch < NO_EPOCH;
+  return epoch >= EXHAUSTED_EPOCH;
+}
+
+/** A state as it lies in the log. Former versions let epochs run over: such an id is at its last epoch, so that what is open
+ * or ending is ended with that, and the next InitProducerId takes a new id. */
+export function loaded(state: TransactionState): TransactionState {
+  if (state.producerEpoch >= 0) return state;
+  const clientVersion = Math.min(state.clientVersion, EPOCH_BUMPS_SINCE - 1);
+  return { ...state, producerEpoch: LAST_EPOCH, clientVersion };
 }
 
 /** What an end of a transaction that bumps the epoch makes of it. Nobody should have the last one; who does all the same has his

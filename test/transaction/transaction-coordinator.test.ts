@@ -3,7 +3,8 @@ import { KafkaError } from '../../src/protocol/errors.ts';
 import { statusName } from '../../src/transaction/transaction-state.ts';
 import { SETTINGS, World } from './fake-world.ts';
 
-const { NONE, CONCURRENT_TRANSACTIONS, KAFKA_STORAGE_ERROR, PRODUCER_FENCED } = KafkaError;
+const { NONE, CONCURRENT_TRANSACTIONS, INVALID_PRODUCER_ID_MAPPING, KAFKA_STORAGE_ERROR, PRODUCER_FENCED } =
+  KafkaError;
 
 function shown(world: World, id = 'tx'): string {
   const state = world.coordinator.state(id);
@@ -124,15 +125,17 @@ describe('a transaction', () => {
   });
 
   it.each([
-    ['its time is up', (world: World) => world.clock.advance(5000)],
-    ['another instance begins', (world: World) => void world.init('tx')],
-  ])('gets a new producer id when %s at the last epoch', async (_, fence) => {
+    ['its time is up', 2, (world: World) => world.clock.advance(5000)],
+    ['its time is up', 0, (world: World) => world.clock.advance(5000)],
+    ['another instance begins', 2, (world: World) => void world.init('tx')],
+    ['another instance begins', 0, (world: World) => void world.init('tx')],
+  ])('gets a new producer id when %s at the last epoch (client of version %i)', async (_, version, fence) => {
     const world = new World();
     await world.coordinator.load();
     await world.init('tx', { timeoutMs: 5000 });
     Object.assign(world.coordinator.state('tx')!, { producerEpoch: 32766 });
     const last = { errorCode: NONE, producerId: 1000, producerEpoch: 32766 };
-    world.add('tx', last);
+    world.add('tx', last, 't', version);
     world.settle();
     fence(world);
     await new Promise((resolve) => setImmediate(resolve));
@@ -141,12 +144,38 @@ describe('a transaction', () => {
       'CompleteAbort 1001/0',
       ['t-0 ABORT 1000/32767'],
     ]);
+    expect(world.end('tx', last, true, 0)[0]!.errorCode).toBe(INVALID_PRODUCER_ID_MAPPING);
     expect(await world.init('tx', { expected: last })).toEqual({
       errorCode: NONE,
       producerId: 1001,
       producerEpoch: 0,
     });
     expect((await world.init('tx', { expected: last })).errorCode).toBe(PRODUCER_FENCED);
+  });
+
+  it.each([
+    ['open', 1, ['Ongoing 1000/32767', 'CompleteAbort 2000/0', 't-0 ABORT 1000/32767']],
+    ['ending', 2, ['CompleteCommit 1000/32767', 'CompleteCommit 1000/32767', 't-0 COMMIT 1000/32767']],
+    ['over', 3, ['CompleteCommit 1000/32767', 'CompleteCommit 1000/32767', '']],
+  ])('that is %s in the log with an epoch that ran over is made good', async (_, at, outcome) => {
+    const world = new World();
+    const p = await world.init('tx', { timeoutMs: 5000 });
+    world.add('tx', p);
+    world.settle();
+    world.end('tx', p, true);
+    world.settle();
+    const { value } = world.log.records[at]!;
+    // After the version of the record and the producer id.
+    Buffer.from(value!.buffer, value!.byteOffset).writeInt16BE(-32768, 10);
+    const next = await new World(world.log, world.clock).restart(at + 1);
+    next.settle();
+    const atOnce = shown(next);
+    next.clock.advance(5000);
+    await new Promise((resolve) => setImmediate(resolve));
+    next.settle();
+    expect([atOnce, shown(next), next.partitions.written.join()]).toEqual(outcome);
+    const { errorCode, producerId } = await next.init('tx');
+    expect([errorCode, producerId === 1000]).toEqual([NONE, false]);
   });
 
   it('gets a new producer id when the epochs are used up', async () => {

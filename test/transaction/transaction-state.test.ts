@@ -258,8 +258,29 @@ describe('a fence at the last epoch of a producer id', () => {
     expect(shown(complete(closed, NOW))).toMatch(/ 77\/0$/);
   });
 
-  it('is made good where an epoch ran over', () => {
-    expect(said(init(at(empty(), -32768)))).toBe('Empty 77/0');
+  it.each([32767, -32768, -32767, -1])('is made good where the log has epoch %i', (epoch) => {
+    const read = (state: TransactionState) => {
+      const { key, value } = transactionRecord(at(state, epoch), 1);
+      return readTransactionRecord(key!, value)!.state!;
+    };
+    for (const rested of [empty(), complete(taken(end(ongoing(), true, 2)), NOW)]) {
+      expect(initNeedsProducerId(read(rested), { timeoutMs: 1, expected: undefined })).toBe(true);
+      expect(said(init(read(rested)))).toBe('Empty 77/0');
+      expect(said(init(read(rested), producer(read(rested))))).toBe('Empty 77/0');
+      expect(said(init(read(rested), old))).toBe('PRODUCER_FENCED');
+    }
+    expect(shown(fence(read(ongoing()), 2, NEW_ID, NOW))).toBe('PrepareAbort 5/32767 then 77');
+    const completed = complete(read(taken(end(ongoing(), true, 2))), NOW);
+    expect([shown(completed), said(init(completed))]).toEqual(['CompleteCommit 5/32767', 'Empty 77/0']);
+  });
+
+  it('crashes rather than that an epoch runs over', () => {
+    for (const epoch of [-32768, 32768])
+      expect(() => fence(at(ongoing(), epoch), 1, -1, NOW)).toThrow(/^tx came to epoch/);
+    expect(() => init(at(empty(), -32768))).toThrow(/^tx came to epoch/);
+    expect(() => complete(at(taken(end(ongoing(), true, 2)), -1), NOW)).toThrow(
+      'tx came to epoch -1 of producer 5',
+    );
   });
 });
 
