@@ -168,7 +168,9 @@ export class ProducerState {
     if (entry === undefined) return undefined;
     const { producerId, producerEpoch, coordinatorEpoch } = marker;
     const bumped = marker.transactionVersion >= FIRST_VERSION_WITH_BUMP;
-    if (producerEpoch < entry.epoch || (bumped && producerEpoch === entry.epoch)) {
+    // Where nothing is open, a marker of the present epoch is one that is written again.
+    const endsNext = bumped && producerEpoch === entry.epoch && entry.currentTxnFirstOffset >= 0;
+    if (producerEpoch < entry.epoch || endsNext) {
       return {
         kind: 'stale-epoch',
         message: `a marker of producer ${producerId} has epoch ${producerEpoch}, its last epoch here is ${entry.epoch}`,

@@ -264,4 +264,28 @@ describe('a transaction', () => {
       'read t-0 committed -> NONE stable 2 high 2 aborted  | 0 P0/1 txn x | 1 P0/2 txn COMMIT 000000000000',
     ]);
   });
+
+  it('takes a marker again where nothing is open', async () => {
+    await script.topic('t');
+    await script.init('tx');
+    const p = await script.init('tx');
+    const second = { version: 2, transactionVersion: 2, coordinatorEpoch: 5 };
+    const next = { ...p, epoch: p.epoch + 1 };
+    await script.markers({ ...p, id: p.id + 1000 }, ['t', 0], true, second);
+    await script.markers({ ...p, id: p.id + 1000 }, ['t', 0], false, second);
+    await script.produce('tx', p, ['t', 0], 0, ['x']);
+    await script.markers(p, ['t', 0], true, second);
+    await script.markers(next, ['t', 0], true, second);
+    await script.markers(next, ['t', 0], true, second);
+    await script.read('t', 0, true);
+    expect(script.lines.slice(-7).map((line) => line.replace(/^.*-> /, ''))).toEqual([
+      'NONE',
+      'NONE',
+      'NONE at 2',
+      'INVALID_PRODUCER_EPOCH',
+      'NONE',
+      'NONE',
+      'NONE stable 5 high 5 aborted  | 0 P1/1 txn COMMIT 000000000005 | 1 P1/1 txn ABORT 000000000005 | 2 P0/1 txn x | 3 P0/2 txn COMMIT 000000000005 | 4 P0/2 txn COMMIT 000000000005',
+    ]);
+  });
 });

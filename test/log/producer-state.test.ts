@@ -123,6 +123,26 @@ describe('transactions of a producer', () => {
     expect(state.get(2)?.batches).toHaveLength(1);
   });
 
+  it('take a marker again where nothing is open, and none of transaction.version 2 that has the epoch of what is', () => {
+    const state = new ProducerState();
+    const judged = (producerEpoch: number, transactionVersion: number, coordinatorEpoch = 5) =>
+      state.judgeMarker({ producerId: 1, producerEpoch, commit: true, coordinatorEpoch, transactionVersion })
+        ?.kind;
+    state.append(batch(1, 0, 0, 1, { attributes: 0x10 }), 0, 0);
+    expect([judged(0, 2), judged(0, 1), judged(1, 2)]).toEqual(['stale-epoch', undefined, undefined]);
+    state.endTransaction(1, 1, 2000, 5);
+    expect([judged(1, 2), judged(1, 1), judged(0, 2), judged(0, 1)]).toEqual([
+      undefined,
+      undefined,
+      'stale-epoch',
+      'stale-epoch',
+    ]);
+    expect(judged(1, 2, 4)).toBe('stale-coordinator');
+    // It came late: the next transaction has its epoch.
+    state.append(batch(1, 1, 0, 1, { attributes: 0x10 }), 2, 2);
+    expect(judged(1, 2)).toBe('stale-epoch');
+  });
+
   it('restore() puts back the entry and its open transaction', () => {
     const state = new ProducerState();
     state.append(batch(1, 0, 0, 1, { attributes: 0x10 }), 5, 5);

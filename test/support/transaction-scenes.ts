@@ -227,6 +227,10 @@ export const SCENES: Readonly<Record<string, Scene>> = {
     await s.markers(p, ['tg', 0], false, { coordinatorEpoch: 2 });
     await s.markers(p, ['tg', 0], true, { coordinatorEpoch: 3 });
     await s.markers({ id: p.id + 7000, epoch: 0 }, ['tg', 0], true);
+    const second = { version: 2, transactionVersion: 2, coordinatorEpoch: 3 };
+    await s.markers({ ...p, epoch: p.epoch + 1 }, ['tg', 0], true, second);
+    await s.markers({ ...p, epoch: p.epoch + 1 }, ['tg', 0], true, second);
+    await s.markers(p, ['tg', 0], true, second);
     await s.producers('tg', 0);
     await s.producers('missing', 0);
     await s.producers('tg', 5);

@@ -2,7 +2,8 @@
  * WriteTxnMarkers (key 27), versions 1-2: writes ends of transactions. On one node the coordinator does it by itself; who asks
  * is an administrator who ends a transaction that hangs (kafka-transactions).
  *
- * - v2 adds the transaction.version of the transaction: from 2 on a marker's epoch must be above that of the producer.
+ * - v2 adds the transaction.version of the transaction: from 2 on a marker's epoch must be above that of the producer's open
+ *   transaction.
  *
  * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
  * KAFKA_STORAGE_ERROR, INVALID_PRODUCER_ID_MAPPING (a producer id below 0).
