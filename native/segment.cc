@@ -87,59 +87,47 @@ Status Segment::last_modified(int64_t* ms) {
   return status;
 }
 
-// Where to begin the search for an offset: the position of a batch that begins at or before it.
-Status Segment::position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position) {
-  *position = 0;
-  OffsetEntry entry;
-  Status status = offsets.lookup(offset, may_wait, &entry);
-  if (status.code == Code::kCold || status.code == Code::kLimit) return status;
-  if (status.ok()) {
-    if (entry.position == 0) return Status::Ok();
-    if (entry.position > 0 && entry.position <= size - StoredBatch::kHeaderBytes) {
-      std::shared_ptr<File> file;
-      if (status = log.get(&file); !status.ok()) return status;
-      uint8_t header[StoredBatch::kHeaderBytes];
-      size_t got = 0;
-      status = may_wait ? file->pread_some(header, sizeof header, entry.position, &got)
-                        : file->read_cached(header, sizeof header, entry.position, &got);
-      if (!status.ok()) return status;
-      const StoredBatch batch = StoredBatch::parse(header, entry.position);
-      if (got == sizeof header && batch.check(base_offset, size).ok() && batch.base_offset <= entry.offset) {
-        *position = entry.position;
-        return Status::Ok();
-      }
-    } else if (active && entry.position > 0) {
-      // A snapshot of the segment that is older than its index.
-      return Status::Ok();
-    }
-  }
-  index_broken_ = true;
+// The index's entry at or below an offset, from which a search may begin: kCorrupt if it points to where no batch can be.
+Status Segment::entry_below(int64_t offset, int64_t size, bool may_wait, OffsetEntry* entry) {
+  if (Status status = offsets.lookup(offset, may_wait, entry); !status.ok()) return status;
+  if (entry->position >= 0 && entry->position <= size - StoredBatch::kHeaderBytes) return Status::Ok();
+  // A snapshot of the segment may be older than its index, or empty.
+  if (entry->position != 0 && (entry->position < 0 || !active)) return Status::Of(Code::kCorrupt, offsets.name());
+  *entry = {base_offset, 0};
   return Status::Ok();
 }
 
 Status Segment::locate(int64_t offset, int64_t size, bool may_wait, StoredBatch* out, bool* found) {
   *found = false;
-  int64_t position = 0;
-  if (!index_broken_) {
-    if (Status status = position_below(offset, size, may_wait, &position); !status.ok()) return status;
-  }
-  // The index of the segment that is written to was checked when it was opened: without it, the search is only long.
-  if (index_broken_ && !active) {
-    if (!may_wait) return Status::Of(Code::kCold, offsets.name());
-    if (Status status = rebuild_indexes(size); !status.ok()) return status;
-    if (Status status = position_below(offset, size, may_wait, &position); !status.ok()) return status;
-  }
   std::shared_ptr<File> file;
   if (Status status = log.get(&file); !status.ok()) return status;
-  BatchWalker walker(*file, base_offset, position, size, may_wait);
-  for (;;) {
-    bool more = false;
-    if (Status status = walker.next(out, &more); !status.ok()) return status;
-    if (!more) return Status::Ok();
-    if (out->last_offset() >= offset) {
-      *found = true;
-      return Status::Ok();
+  for (int attempt = 0;; ++attempt) {
+    // The index of the segment that is written to was checked when it was opened: without it, the search is only long.
+    if (index_broken_ && !active && attempt < 2) {
+      if (!may_wait) return Status::Of(Code::kCold, offsets.name());
+      if (Status status = rebuild_indexes(size); !status.ok()) return status;
     }
+    OffsetEntry from{base_offset, 0};
+    if (!index_broken_) {
+      const Status status = entry_below(offset, size, may_wait, &from);
+      if (status.code == Code::kCold || status.code == Code::kLimit) return status;
+      if (!status.ok()) {
+        index_broken_ = true;
+        continue;
+      }
+    }
+    BatchWalker walker(*file, base_offset, from.position, size, may_wait);
+    bool more = false;
+    Status status = walker.next(out, &more);
+    // An entry is right if it points to a batch that begins at or before its offset.
+    const bool misled = status.code == Code::kCorrupt || (status.ok() && (!more || out->base_offset > from.offset));
+    if (from.position > 0 && misled) {
+      index_broken_ = true;
+      continue;
+    }
+    while (status.ok() && more && out->last_offset() < offset) status = walker.next(out, &more);
+    *found = status.ok() && more;
+    return status;
   }
 }
 

@@ -77,7 +77,7 @@ class Segment {
   Status largest_timestamp(int64_t size, StoredBatch* out, bool* found);
 
  private:
-  Status position_below(int64_t offset, int64_t size, bool may_wait, int64_t* position);
+  Status entry_below(int64_t offset, int64_t size, bool may_wait, OffsetEntry* entry);
 
   const std::shared_ptr<Folder> folder_;
   const int64_t index_interval_;
