@@ -39,18 +39,33 @@ export interface VerificationFault {
   readonly message: string | null;
 }
 
-/** Why a transactional batch must not be appended now, or undefined. */
+/** Whether the coordinator is asked about a batch: an open transaction of the producer allows it, and a higher epoch of it forbids
+ * it, whatever became of its transactional id. */
+export function isForCoordinator(
+  { producers }: Partition,
+  { producerId, producerEpoch }: ProducerIdAndEpoch,
+): boolean {
+  return (
+    !producers.hasOpenTransaction(producerId, producerEpoch) && !producers.isFenced(producerId, producerEpoch)
+  );
+}
+
+/** Why a transactional batch must not be appended now, or undefined. `added` is what became of adding the partition to the
+ * transaction, where the request does that. */
 export function verifyTransactional(
   transactions: TransactionCoordinator,
   transactionalId: string,
   producer: ProducerIdAndEpoch,
   partition: Partition,
   support: VerificationSupport,
+  added: number,
 ): VerificationFault | undefined {
   const { producerId, producerEpoch } = producer;
-  if (partition.producers.hasOpenTransaction(producerId, producerEpoch)) return undefined;
-  const { topic, index } = partition;
-  const code = transactions.verify(transactionalId, producer, topic, index);
+  const { topic, index, producers } = partition;
+  if (producers.hasOpenTransaction(producerId, producerEpoch)) return undefined;
+  if (producers.isFenced(producerId, producerEpoch))
+    return verificationFault(KafkaError.PRODUCER_FENCED, support);
+  const code = added || transactions.verify(transactionalId, producer, topic, index);
   return code === KafkaError.NONE ? undefined : verificationFault(code, support);
 }
 

@@ -191,6 +191,12 @@ export class ProducerState {
     return entry !== undefined && entry.currentTxnFirstOffset >= 0 && entry.epoch === epoch;
   }
 
+  /** Whether somebody has or had the producer id here in a higher epoch. */
+  isFenced(producerId: number, epoch: number): boolean {
+    const entry = this.#producers.get(producerId);
+    return entry !== undefined && epoch < entry.epoch;
+  }
+
   /** Notes a data batch that was appended at [baseOffset, lastOffset]. Gives the entry as it was before, for
    * restore(). */
   append(batch: ProducedBatch, baseOffset: number, lastOffset: number): ProducerEntry | undefined {

@@ -265,6 +265,52 @@ describe('a transaction', () => {
     ]);
   });
 
+  it.each([9, 11, 12])(
+    'is not for who had the producer id in an older epoch, whatever his transactional id has now (Produce v%i)',
+    async (version) => {
+      await script.topic('t', 2);
+      const p = await script.init('tx');
+      await script.init('other');
+      await script.produce('tx', p, ['t', 0], 0, ['x']);
+      const next = await script.end('tx', p, true);
+      const asked = { version, impatient: true };
+      await script.produce('other', p, ['t', 0], 0, ['y'], asked);
+      await script.produce('nobody', p, ['t', 0], 0, ['y'], asked);
+      await script.produce('other', next, ['t', 0], 0, ['y'], asked);
+      await script.produce('other', p, ['t', 1], 0, ['y'], asked);
+      await script.markers({ ...next, epoch: next.epoch + 4 }, ['t', 0], false);
+      await script.produce('tx', next, ['t', 0], 0, ['y'], asked);
+      // It was not made part of a transaction.
+      await script.describe('tx');
+      expect(script.lines.slice(-7).map((line) => line.replace(/^.*-> /, ''))).toEqual([
+        'INVALID_PRODUCER_EPOCH at -1',
+        'INVALID_PRODUCER_EPOCH at -1',
+        'INVALID_PRODUCER_ID_MAPPING at -1',
+        'INVALID_PRODUCER_ID_MAPPING at -1',
+        'NONE',
+        'INVALID_PRODUCER_EPOCH at -1',
+        expect.stringMatching(/^NONE CompleteCommit P0\/1 /),
+      ]);
+    },
+  );
+
+  it.each([3, 4, 5])(
+    'has no offsets of who had the producer id in an older epoch (TxnOffsetCommit v%i)',
+    async (version) => {
+      await script.topic('t');
+      const p = await script.init('tx');
+      await script.init('other');
+      await script.commitOffsets('tx', p, 'g', 't', 3);
+      const next = await script.end('tx', p, true);
+      for (const producer of [p, next])
+        await script.commitOffsets('other', producer, 'g', 't', 4, { version });
+      expect(script.lines.slice(-2).map((line) => line.replace(/^.*-> /, ''))).toEqual([
+        'INVALID_PRODUCER_EPOCH',
+        'INVALID_PRODUCER_ID_MAPPING',
+      ]);
+    },
+  );
+
   it('takes a marker again where nothing is open', async () => {
     await script.topic('t');
     await script.init('tx');

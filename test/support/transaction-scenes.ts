@@ -108,6 +108,32 @@ export const SCENES: Readonly<Record<string, Scene>> = {
     await s.produce('w', { ...p, id: p.id + 5000 }, A, 0, ['x'], { version: 11 });
   },
 
+  async 'who had the producer id before'(s) {
+    const p = await s.init('b');
+    await s.init('b2');
+    await s.produce('b', p, ['tj', 0], 0, ['x']);
+    await s.addOffsets('b', p, 'bg');
+    await s.commitOffsets('b', p, 'bg', 'ta', 1);
+    const next = await s.end('b', p, true);
+    await s.describe('b', 'CompleteCommit');
+    for (const id of ['b', 'b2', 'nobody']) {
+      for (const version of [3, 10, 11, 12]) {
+        await s.produce(id, p, ['tj', 0], 0, ['old'], { version });
+        await s.produce(id, p, ['tj', 1], 0, ['old'], { version });
+        if (id !== 'b') await s.produce(id, next, ['tj', 0], 0, ['of another id'], { version });
+      }
+      for (const version of [3, 4, 5]) {
+        await s.commitOffsets(id, p, 'bg', 'ta', 2, { version });
+        if (id !== 'b') await s.commitOffsets(id, next, 'bg', 'ta', 2, { version });
+      }
+    }
+    await s.markers({ ...next, epoch: next.epoch + 4 }, ['tj', 0], false);
+    await s.produce('b', next, ['tj', 0], 0, ['below a marker'], { version: 11 });
+    await s.produce('b', next, ['tj', 0], 0, ['below a marker']);
+    await s.describe('b');
+    await s.read('tj', 0, true);
+  },
+
   async "epochs at a client's wish"(s) {
     const first = await s.init('e', { version: 0 });
     const second = await s.init('e');
@@ -295,7 +321,7 @@ export const SCENES: Readonly<Record<string, Scene>> = {
 
 /** All scenes on one broker, in order. */
 export async function play(script: TransactionScript, only: readonly string[] = []): Promise<void> {
-  for (const name of ['ta', 'tb', 'tc', 'td', 'te', 'tg', 'th']) await script.topic(name, 2);
+  for (const name of ['ta', 'tb', 'tc', 'td', 'te', 'tg', 'th', 'tj']) await script.topic(name, 2);
   await script.topic('ti', 1, { 'internal.segment.bytes': '1000' });
   await script.coordinator('c1', 1);
   await script.coordinator('g1', 0);

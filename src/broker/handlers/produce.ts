@@ -24,9 +24,9 @@ import type { ProducerIdAndEpoch } from '../../transaction/transaction-state.ts'
 import type { BrokerContext } from '../context.ts';
 import { PendingProduce } from '../pending-produce.ts';
 import {
+  isForCoordinator,
   transactionalProducer,
   type VerificationFault,
-  verificationFault,
   verifyTransactional,
 } from '../produce-verification.ts';
 import type { Request } from '../request.ts';
@@ -90,7 +90,7 @@ function addsPartitions(
       const partition = find(topic, index, version, broker);
       const sender = transactionalProducer(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
       if (partition === undefined || sender === undefined) continue;
-      if (partition.producers.hasOpenTransaction(sender.producerId, sender.producerEpoch)) continue;
+      if (!isForCoordinator(partition, sender)) continue;
       producer ??= sender;
       added.push([partition.topic, index]);
     }
@@ -217,10 +217,7 @@ function transactionFault(
   const adds = version >= FIRST_THAT_ADDS_PARTITIONS;
   if (!adds && !broker.config.boolean('transaction.partition.verification.enable')) return undefined;
   const support = adds ? 'adds-partitions' : version >= FIRST_WITH_ABORTABLE ? 'knows-abortable' : 'none';
-  const { producerId, producerEpoch } = producer;
-  if (added !== KafkaError.NONE && !partition.producers.hasOpenTransaction(producerId, producerEpoch))
-    return verificationFault(added, support);
-  return verifyTransactional(broker.transactions, transactionalId, producer, partition, support);
+  return verifyTransactional(broker.transactions, transactionalId, producer, partition, support, added);
 }
 
 function tooFewReplicas(partition: Partition): string {

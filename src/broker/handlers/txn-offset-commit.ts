@@ -18,7 +18,7 @@ import {
   writeTxnOffsetCommitResponse,
 } from '../../protocol/generated/TxnOffsetCommit.ts';
 import type { BrokerContext } from '../context.ts';
-import { verificationFault, verifyTransactional } from '../produce-verification.ts';
+import { isForCoordinator, verifyTransactional } from '../produce-verification.ts';
 import type { Request } from '../request.ts';
 import { AskedOffsets } from './asked-offsets.ts';
 import type { HandlerRow } from './handler.ts';
@@ -69,20 +69,18 @@ function joinTransaction(
     return;
   }
   const producer = { producerId, producerEpoch };
-  const verify = () => {
-    const fault = verifyTransactional(broker.transactions, transactionalId, producer, partition, support);
+  const { transactions } = broker;
+  const verify = (added: number) => {
+    const fault = verifyTransactional(transactions, transactionalId, producer, partition, support, added);
     if (fault === undefined) then();
     else refuse(fault.code);
   };
-  if (!adds || partition.producers.hasOpenTransaction(producerId, producerEpoch)) {
-    verify();
+  if (!adds || !isForCoordinator(partition, producer)) {
+    verify(KafkaError.NONE);
     return;
   }
   const place = [OFFSETS_TOPIC, index] as const;
-  broker.transactions.addPartitions(transactionalId, producer, [place], CLIENT_VERSION, (code) => {
-    if (code === KafkaError.NONE) verify();
-    else refuse(verificationFault(code, support).code);
-  });
+  transactions.addPartitions(transactionalId, producer, [place], CLIENT_VERSION, verify);
 }
 
 function commit(
