@@ -8,8 +8,10 @@ import { createPartitions, deleteRecords } from '../../src/client/admin.ts';
 import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { deleteGroup, deleteOffsets } from '../../src/client/groups.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
+import { errorName } from '../../src/protocol/errors.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { Random } from '../support/random.ts';
+import { CALLS } from '../support/transaction-calls.ts';
 import { type Producer, TransactionScript } from '../support/transaction-script.ts';
 
 let root: string;
@@ -235,6 +237,56 @@ describe('a transaction', () => {
     await ask();
     expect(answers).toEqual(["NONE 5 'm'", ...Array.from({ length: 4 }, () => "NONE -1 ''")]);
   });
+
+  it('has a transaction.version that is one', async () => {
+    await script.topic('t');
+    const p = await script.init('tx');
+    await script.produce('tx', p, ['t', 0], 0, ['x']);
+    for (const transactionVersion of [-1, -128, 127]) {
+      const next = { ...p, epoch: p.epoch + 1 };
+      await script.markers(next, ['t', 0], false, { version: 2, transactionVersion });
+    }
+    await script.read('t', 0, false);
+    expect(script.lines.slice(-4).map((line) => line.replace(/^.*-> /, ''))).toEqual([
+      'INVALID_REQUEST',
+      'INVALID_REQUEST',
+      'NONE',
+      'NONE stable 2 high 2 aborted null | 0 P0/0 txn x | 1 P0/1 txn ABORT 000000000000',
+    ]);
+  });
+
+  it.each([4, 5])(
+    'that is named twice in a request gets what either asks for (AddPartitionsToTxn v%i)',
+    async (version) => {
+      await script.topic('t', 4);
+      const { id, epoch } = await script.init('tx');
+      const asked = (partitions: number[], more = {}) => ({
+        transactionalId: 'tx',
+        producerId: id,
+        producerEpoch: epoch,
+        verifyOnly: false,
+        topics: [{ name: 't', partitions }],
+        ...more,
+      });
+      const ask = async (...transactions: ReturnType<typeof asked>[]) => {
+        const answer = await client.connection.request(CALLS.add, { transactions }, { version });
+        return answer.resultsByTransaction.map(({ transactionalId, topicResults }) => {
+          const found = topicResults[0]!.resultsByPartition;
+          const codes = found.map((each) => `${each.partitionIndex} ${errorName(each.partitionErrorCode)}`);
+          return `${transactionalId}: ${codes}`;
+        });
+      };
+      const wrong = { producerEpoch: epoch + 1 };
+      expect(await ask(asked([0]), asked([1, 0]))).toEqual(['tx: 0 NONE', 'tx: 1 NONE,0 NONE']);
+      expect(await ask(asked([2]), asked([3], wrong))).toEqual(['tx: 2 NONE', 'tx: 3 PRODUCER_FENCED']);
+      expect(await ask(asked([0, 1, 2], { verifyOnly: true }), asked([3], { verifyOnly: true }))).toEqual([
+        'tx: 0 NONE,1 NONE,2 NONE',
+        'tx: 3 TRANSACTION_ABORTABLE',
+      ]);
+      await script.describe('tx');
+      expect(script.lines.at(-1)).toMatch(/Ongoing .*\[t-0,1,2\]$/);
+    },
+  );
 
   it('has a producer id that is one', async () => {
     await script.topic('t');

@@ -6,11 +6,12 @@
  *   transaction.
  *
  * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
- * KAFKA_STORAGE_ERROR, INVALID_PRODUCER_ID_MAPPING (a producer id below 0).
+ * KAFKA_STORAGE_ERROR, INVALID_PRODUCER_ID_MAPPING (a producer id below 0), INVALID_REQUEST (a transaction.version below 0).
  */
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   readWriteTxnMarkersRequest,
+  type WriteTxnMarkersRequestWritableTxnMarker,
   writeWriteTxnMarkersResponse,
 } from '../../protocol/generated/WriteTxnMarkers.ts';
 import type { BrokerContext } from '../context.ts';
@@ -18,6 +19,14 @@ import type { Request } from '../request.ts';
 import type { HandlerRow } from './handler.ts';
 
 const VERSIONS = [1, 2] as const;
+
+type Marker = WriteTxnMarkersRequestWritableTxnMarker;
+
+/** What is wrong with a marker, wherever it goes to. */
+function faultOf({ producerId, transactionVersion }: Marker): number {
+  if (producerId < 0) return KafkaError.INVALID_PRODUCER_ID_MAPPING;
+  return transactionVersion < 0 ? KafkaError.INVALID_REQUEST : KafkaError.NONE;
+}
 
 function handle(request: Request, broker: BrokerContext): void {
   const { version } = request;
@@ -44,10 +53,8 @@ function handle(request: Request, broker: BrokerContext): void {
     };
     for (const { name, partitions } of markers[i]!.topics) {
       for (const partition of partitions) {
-        if (producerId < 0) {
-          partition.errorCode = KafkaError.INVALID_PRODUCER_ID_MAPPING;
-          continue;
-        }
+        partition.errorCode = faultOf(asked);
+        if (partition.errorCode !== KafkaError.NONE) continue;
         left++;
         broker.markers.writeMarker(name, partition.partitionIndex, marker, (code) => {
           partition.errorCode = code;
