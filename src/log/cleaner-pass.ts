@@ -220,11 +220,15 @@ class CleanedSegment {
   }
 
   static async make(job: CleanJob, base: number, throttle: Throttle): Promise<CleanedSegment> {
-    // What a failed cleaning left.
-    for (const suffix of ['.log', '.index', '.timeindex', '.txnindex'])
-      await removeFile(CleanedSegment.path(job, base, suffix)).catch(() => {});
+    // What a kill or a full disk left.
+    await CleanedSegment.remove(job, base);
     const file = await JsFile.open(CleanedSegment.path(job, base, '.log'), 'create-new');
     return new CleanedSegment(job, base, file, throttle);
+  }
+
+  static async remove(job: CleanJob, base: number): Promise<void> {
+    for (const suffix of ['.log', '.index', '.timeindex', '.txnindex'])
+      await removeFile(CleanedSegment.path(job, base, suffix)).catch(() => {});
   }
 
   get size(): number {
@@ -263,7 +267,6 @@ class CleanedSegment {
     this.write();
     await this.#file.fdatasync();
     await setModified(this.#file.path, lastModified);
-    this.release();
     const offsets = Buffer.alloc(this.#offsets.length * OFFSET_ENTRY_BYTES);
     for (const [i, { offset, position }] of this.#offsets.entries()) {
       offsets.writeInt32BE(offset - this.#base, i * OFFSET_ENTRY_BYTES);
@@ -297,7 +300,7 @@ async function writeSynced(path: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** Rejects with CORRUPT, NOT_FOUND, NO_SPACE, IO ...; what was written then is of no use, and the next cleaning removes it. */
+/** Rejects with CORRUPT, NOT_FOUND, NO_SPACE, IO ...; what was written is removed then: it may be what fills the disk. */
 export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<CleanResult> {
   const map = await buildMap(job, throttle);
   const endOffset = map.latestOffset + 1;
@@ -329,6 +332,8 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
     const cleaned = await CleanedSegment.make(job, base, throttle);
     /** Offsets of control batches that stay. */
     const markers = new Set<number>();
+    let ended: readonly AbortedTransaction[];
+    let abortedChecksum: number | undefined;
     try {
       for (const { baseOffset, sizeInBytes } of group) {
         bytesBefore += sizeInBytes;
@@ -346,14 +351,17 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
           () => cleaned.write(),
         );
       }
+      const { lastModified, endOffset: groupEnd } = group[group.length - 1]!;
+      ended = job.aborted.filter(({ lastOffset }) => lastOffset >= base && lastOffset < groupEnd);
+      const aborted = ended.filter(({ lastOffset }) => markers.has(lastOffset));
+      abortedChecksum = await cleaned.finish(lastModified, aborted);
     } catch (error) {
-      cleaned.release();
+      for (const each of [...groups.map((made) => made.cleaned), base])
+        await CleanedSegment.remove(job, each);
       throw error;
+    } finally {
+      cleaned.release();
     }
-    const { lastModified, endOffset: groupEnd } = group[group.length - 1]!;
-    const ended = job.aborted.filter(({ lastOffset }) => lastOffset >= base && lastOffset < groupEnd);
-    const aborted = ended.filter(({ lastOffset }) => markers.has(lastOffset));
-    const abortedChecksum = await cleaned.finish(lastModified, aborted);
     bytesAfter += cleaned.size;
     groups.push({
       old: group.map((each) => each.baseOffset),

@@ -1,7 +1,7 @@
 /**
  * Compaction: looks every log.cleaner.backoff.ms for the log that needs it most, has a thread (cleaner-worker.ts, made for the
  * first one) write what is left of its closed segments, and takes that into the log. What is clean is remembered in
- * `cleaner-offset-checkpoint`, as Apache Kafka does. A log that can't be cleaned is left alone until the next start.
+ * `cleaner-offset-checkpoint`, as Apache Kafka does. A log that can't be cleaned is left alone until the next start; one that found no space, until the next look.
  */
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -83,10 +83,11 @@ export class LogCleaner {
 
   /** Cleans, the dirtiest first, until no log needs it. */
   async run(): Promise<void> {
+    const full = new Set<Partition>();
     while (!this.#closed) {
       let dirtiest: { partition: Partition; cleanable: Cleanable } | undefined;
       for (const partition of this.#parts.host.partitions()) {
-        if (!this.#mayClean(partition)) continue;
+        if (full.has(partition) || !this.#mayClean(partition)) continue;
         const found = await this.#inspect(partition);
         if (found === undefined || !found.isDue) continue;
         if (dirtiest === undefined || found.dirtyRatio > dirtiest.cleanable.dirtyRatio)
@@ -94,10 +95,11 @@ export class LogCleaner {
       }
       if (dirtiest === undefined) return;
       const { partition } = dirtiest;
-      await this.#guarded(partition, async () => {
+      const hadSpace = await this.#guarded(partition, async () => {
         const found = await this.#inspect(partition);
         if (found?.isDue) await this.#clean(partition, found);
       });
+      if (!hadSpace) full.add(partition);
     }
   }
 
@@ -133,18 +135,26 @@ export class LogCleaner {
     );
   }
 
-  async #guarded(partition: Partition, work: () => Promise<void>): Promise<void> {
+  /** False when there was no space to write what is left of the log, which stays as it was. */
+  async #guarded(partition: Partition, work: () => Promise<void>): Promise<boolean> {
     try {
       await this.#parts.retention.alone(partition, work);
     } catch (error) {
-      this.#uncleanable.add(partition);
-      if (partition.deleted || this.#closed) return;
       const { topic, index } = partition;
+      const fields = { topic, partition: index, reason: (error as Error).message };
+      const isFull = error instanceof BroadsheetError && error.code === 'NO_SPACE';
+      if (isFull && !this.#uncleanable.has(partition)) {
+        this.#parts.logger.warn(fields, 'no space to compact; it is tried again at the next look');
+        return false;
+      }
+      this.#uncleanable.add(partition);
+      if (partition.deleted || this.#closed) return true;
       this.#parts.logger.error(
-        { topic, partition: index, reason: (error as Error).message },
+        fields,
         'compaction failed; the partition is not compacted until the next start',
       );
     }
+    return true;
   }
 
   async #inspect(
@@ -181,7 +191,13 @@ export class LogCleaner {
     // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
     await host.checkpointFlushed();
     for (const { old, cleaned, abortedChecksum: checksum, goneMarkers } of result.groups) {
-      const names = await host.hold.change(() => log.replaceSegments(old, [cleaned]));
+      const names = await host.hold
+        .change(() => log.replaceSegments(old, [cleaned]))
+        .catch((error: Error) => {
+          // Files may be half renamed: the next start puts them in order.
+          this.#uncleanable.add(partition);
+          throw error;
+        });
       const made = checksum === undefined ? undefined : { baseOffset: cleaned, checksum };
       partition.aborted.forgetFiles(old, made);
       partition.aborted.forgetMarkers(goneMarkers);

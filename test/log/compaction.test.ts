@@ -1,6 +1,7 @@
 import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { basename, join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { TopicConfig } from '../../src/config/topic-config.ts';
 import { type CleanResult, cleanSegments } from '../../src/log/cleaner-pass.ts';
 import { findCleanable } from '../../src/log/cleaner-rules.ts';
@@ -80,11 +81,13 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
   let clock: VirtualClock;
   let config: TopicConfig;
   let inThread = false;
+  let cleaning = NO_CLEANER;
 
   afterEach(async () => {
     await manager?.close(1);
     manager = undefined;
     inThread = false;
+    cleaning = NO_CLEANER;
     throttled = undefined;
     await engine.close();
   });
@@ -100,7 +103,7 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
           committer: new LogCommitter(engine),
           clock,
           logger: silentLogger,
-          settings: LOG_SETTINGS,
+          settings: { ...LOG_SETTINGS, cleaner: cleaning },
         },
         ...(inThread ? {} : { cleaner: HERE }),
       },
@@ -478,5 +481,49 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     config = { ...config, cleanupPolicy: ['delete'] };
     const again = await open();
     await expect(manager!.compact(again)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+  });
+
+  it('tries again where there was no space, and leaves nothing on the full disk', async () => {
+    const partition = await begin({ minCleanableDirtyRatio: 0 });
+    await manager!.close(1);
+    await engine.close();
+    cleaning = { ...NO_CLEANER, enabled: true };
+    const again = await open();
+    expect(again).not.toBe(partition);
+    fill(again, new Random(7), 100);
+    await again.log.flush();
+    const js = ENGINES.find(({ name }) => name === 'js')!;
+    const left = () => readdirSync(join(dir, 't-0')).filter((name) => /cleaned|swap/.test(name));
+    const replaced = () => readdirSync(join(dir, 't-0')).filter((name) => name.endsWith('.log.deleted'));
+    const look = (seen: () => void) =>
+      vi.waitFor(() => {
+        clock.advance(NO_CLEANER.backoffMs);
+        seen();
+      }, 20_000);
+    // The cleaner writes with the files of the JS engine, whichever engine the log is of.
+    for (const skip of [0, 2, 4]) {
+      let failed = false;
+      throttled = {
+        clean: async (job) => {
+          js.setFault('pwritev', skip, 1_000, constants.errno.ENOSPC, 0);
+          try {
+            return await cleanSegments(job, () => {});
+          } catch (error) {
+            expect(error).toMatchObject({ code: 'NO_SPACE' });
+            expect(left()).toEqual([]);
+            failed = true;
+            throw error;
+          } finally {
+            js.clearFaults();
+          }
+        },
+        close: async () => {},
+      };
+      await look(() => expect(failed).toBe(true));
+      expect(replaced()).toEqual([]);
+    }
+    throttled = undefined;
+    await look(() => expect(replaced().length).toBeGreaterThan(0));
+    expect(left()).toEqual([]);
   });
 });
