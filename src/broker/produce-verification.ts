@@ -3,10 +3,12 @@
  * producer's open transaction. Producers of transaction.version 2 do not ask for partitions, producing to them is asking.
  */
 import type { Partition } from '../log/partition.ts';
+import { NO_PRODUCER_EPOCH } from '../log/producer-state.ts';
 import { errorName, KafkaError } from '../protocol/errors.ts';
 import {
   ATTRIBUTE_TRANSACTIONAL,
   ATTRIBUTES_AT,
+  BASE_SEQUENCE_AT,
   BATCH_HEADER_BYTES,
   MAGIC_AT,
   PRODUCER_EPOCH_AT,
@@ -21,16 +23,24 @@ export type VerificationSupport = 'adds-partitions' | 'knows-abortable' | 'none'
 
 const MAGIC = 2;
 
-/** Who sent a transactional batch; undefined for any other bytes. */
-export function transactionalProducer(
+export interface TransactionalBatch extends ProducerIdAndEpoch {
+  readonly baseSequence: number;
+}
+
+/** Who sent a transactional batch, and its first sequence number; undefined for any other bytes. */
+export function transactionalBatch(
   bytes: Uint8Array,
   start: number,
   end: number,
-): ProducerIdAndEpoch | undefined {
+): TransactionalBatch | undefined {
   if (start < 0 || end - start < BATCH_HEADER_BYTES || bytes[start + MAGIC_AT] !== MAGIC) return undefined;
   if ((bytes[start + ATTRIBUTES_AT + 1]! & ATTRIBUTE_TRANSACTIONAL) === 0) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset + start, BATCH_HEADER_BYTES);
-  return { producerId: readInt64(view, PRODUCER_ID_AT), producerEpoch: view.getInt16(PRODUCER_EPOCH_AT) };
+  return {
+    producerId: readInt64(view, PRODUCER_ID_AT),
+    producerEpoch: view.getInt16(PRODUCER_EPOCH_AT),
+    baseSequence: view.getInt32(BASE_SEQUENCE_AT),
+  };
 }
 
 export interface VerificationFault {
@@ -67,6 +77,18 @@ export function verifyTransactional(
     return verificationFault(KafkaError.PRODUCER_FENCED, support);
   const code = added || transactions.verify(transactionalId, producer, topic, index);
   return code === KafkaError.NONE ? undefined : verificationFault(code, support);
+}
+
+/** Under transaction.version 2 each transaction begins with sequence 0: to a partition that does not know the producer, a later
+ * batch has come before the first, which would be refused then (KIP-890). */
+export function missesFirstBatch(
+  { producers }: Partition,
+  { producerId, baseSequence }: TransactionalBatch,
+): VerificationFault | undefined {
+  const epoch = producers.get(producerId)?.epoch ?? NO_PRODUCER_EPOCH;
+  if (baseSequence <= 0 || epoch !== NO_PRODUCER_EPOCH) return undefined;
+  const message = `producer ${producerId} is new to the partition and sent sequence ${baseSequence}, expected 0`;
+  return { code: KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, message };
 }
 
 /** A code of the coordinator as producers of that age are told. */

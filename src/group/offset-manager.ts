@@ -111,11 +111,9 @@ export class OffsetManager {
   /** The end of a producer's transaction can be read in the partition `index` of the log. */
   endTransaction(index: number, producerId: number, commit: boolean): void {
     const concerns = (groupId: string) => this.#topic.indexOf(groupId) === index;
-    for (const { groupId, offsets } of this.#table.pending.end(producerId, concerns)) {
-      if (commit) {
-        const group = this.#table.getOrCreate(groupId);
-        for (const { topic, partition, committed } of offsets) group.offsets.set(topic, partition, committed);
-      }
+    for (const { groupId, offsets } of this.#table.pending.end(producerId, commit, concerns)) {
+      for (const { topic, partition, committed } of offsets)
+        this.#table.getOrCreate(groupId).offsets.set(topic, partition, committed);
       this.#forgetUnused(groupId);
     }
   }

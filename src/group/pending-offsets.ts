@@ -1,6 +1,7 @@
 /**
  * Offsets that are committed in transactions which have not ended: not visible, and a reason for readers who require stable
- * offsets to come again. What is committed without a transaction meanwhile wins over them, as in Apache Kafka.
+ * offsets to come again. What is written to the log later and counts, in another transaction or in none, wins over them, whichever
+ * ends last, as in Apache Kafka.
  */
 import type { CommittedOffset } from './group-records.ts';
 
@@ -13,6 +14,8 @@ export interface PendingOffset {
 interface Entry {
   readonly topic: string;
   readonly partition: number;
+  /** Its place among all, in the order of the log. */
+  readonly order: number;
   /** Undefined: something else was committed later. */
   committed: CommittedOffset | undefined;
 }
@@ -20,6 +23,7 @@ interface Entry {
 export class PendingOffsets {
   /** Group, then producer id, then topic and partition. */
   readonly #groups = new Map<string, Map<number, Map<string, Entry>>>();
+  #added = 0;
 
   get size(): number {
     return this.#groups.size;
@@ -43,6 +47,7 @@ export class PendingOffsets {
     for (const entries of this.#groups.get(groupId)?.values() ?? []) yield* entries.values();
   }
 
+  /** To be called in the order of the log. */
   add(producerId: number, groupId: string, { topic, partition, committed }: PendingOffset): void {
     let producers = this.#groups.get(groupId);
     if (producers === undefined) {
@@ -54,20 +59,22 @@ export class PendingOffsets {
       entries = new Map();
       producers.set(producerId, entries);
     }
-    entries.set(keyOf(topic, partition), { topic, partition, committed });
+    entries.set(keyOf(topic, partition), { topic, partition, order: this.#added++, committed });
   }
 
-  /** Something was committed without a transaction. */
-  supersede(groupId: string, topic: string, partition: number): void {
+  /** Something was committed without a transaction, or in one, as what was added `order`th: older ones no longer count. */
+  supersede(groupId: string, topic: string, partition: number, order = this.#added): void {
     for (const entries of this.#groups.get(groupId)?.values() ?? []) {
       const entry = entries.get(keyOf(topic, partition));
-      if (entry !== undefined) entry.committed = undefined;
+      if (entry !== undefined && entry.order < order) entry.committed = undefined;
     }
   }
 
-  /** A producer's transaction ended for the groups that `concerns` takes: gives what was pending of it. */
+  /** A producer's transaction ended for the groups that `concerns` takes: gives what was pending of it, and counts if it was
+   * committed. */
   end(
     producerId: number,
+    commit: boolean,
     concerns: (groupId: string) => boolean,
   ): { readonly groupId: string; readonly offsets: readonly PendingOffset[] }[] {
     const ended: { groupId: string; offsets: PendingOffset[] }[] = [];
@@ -75,11 +82,13 @@ export class PendingOffsets {
       const entries = producers.get(producerId);
       if (entries === undefined || !concerns(groupId)) continue;
       producers.delete(producerId);
-      if (producers.size === 0) this.#groups.delete(groupId);
       const offsets: PendingOffset[] = [];
-      for (const { topic, partition, committed } of entries.values()) {
-        if (committed !== undefined) offsets.push({ topic, partition, committed });
+      for (const { topic, partition, order, committed } of entries.values()) {
+        if (!commit || committed === undefined) continue;
+        this.supersede(groupId, topic, partition, order);
+        offsets.push({ topic, partition, committed });
       }
+      if (producers.size === 0) this.#groups.delete(groupId);
       ended.push({ groupId, offsets });
     }
     return ended;

@@ -275,11 +275,19 @@ export class CoordinatorTopic implements AppendListener {
   }
 }
 
+interface OpenRecord {
+  readonly key: Uint8Array;
+  readonly value: Uint8Array | null;
+  /** Its place among all, in the order of the log. */
+  readonly order: number;
+}
+
 /** Sorts out what counts of one partition's records. */
 class Replay {
   readonly #visitor: TopicVisitor;
   /** Records of open transactions, by producer id. */
-  readonly #open = new Map<number, { readonly key: Uint8Array; readonly value: Uint8Array | null }[]>();
+  readonly #open = new Map<number, OpenRecord[]>();
+  #read = 0;
 
   constructor(visitor: TopicVisitor) {
     this.#visitor = visitor;
@@ -292,7 +300,10 @@ class Replay {
       this.#open.delete(producerId);
       for (const { key } of batch.records()) {
         if (key === null || key.length < 4 || ((key[2]! << 8) | key[3]!) !== ControlType.COMMIT) continue;
-        for (const record of pending) this.#visitor.record(record.key, record.value);
+        for (const record of pending) {
+          if (this.#open.size > 0) this.#supersede(record.key, record.order);
+          this.#visitor.record(record.key, record.value);
+        }
       }
       return;
     }
@@ -300,19 +311,20 @@ class Replay {
       if (key === null) continue;
       if (batch.isTransactional) {
         const pending = this.#open.get(producerId);
-        if (pending === undefined) this.#open.set(producerId, [{ key, value }]);
-        else pending.push({ key, value });
+        const record = { key, value, order: this.#read++ };
+        if (pending === undefined) this.#open.set(producerId, [record]);
+        else pending.push(record);
         continue;
       }
-      if (this.#open.size > 0) this.#supersede(key);
+      if (this.#open.size > 0) this.#supersede(key, this.#read);
       this.#visitor.record(key, value);
     }
   }
 
-  /** What is written later, a tombstone too, wins over what is committed later. */
-  #supersede(key: Uint8Array): void {
+  /** What is written later, a tombstone too, wins over what is written before and committed later. */
+  #supersede(key: Uint8Array, order: number): void {
     for (const [producerId, pending] of this.#open) {
-      const kept = pending.filter((record) => Buffer.compare(record.key, key) !== 0);
+      const kept = pending.filter((record) => record.order > order || Buffer.compare(record.key, key) !== 0);
       if (kept.length < pending.length) this.#open.set(producerId, kept);
     }
   }

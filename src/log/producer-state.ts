@@ -14,7 +14,7 @@ import type { BatchInfo } from './log.ts';
 import type { AbortedTransaction } from './txn-index.ts';
 
 export const NO_PRODUCER_ID = -1;
-const NO_PRODUCER_EPOCH = -1;
+export const NO_PRODUCER_EPOCH = -1;
 const NO_SEQUENCE = -1;
 const MAX_SEQUENCE = 2 ** 31 - 1;
 /** Batches of a producer that are remembered: a client has at most this many requests in flight. */

@@ -228,13 +228,19 @@ export function addPartitions(
   if (fault !== KafkaError.NONE) return refused(fault);
   const ongoing = isOngoing(state);
   const partitions = new Map(ongoing ? state.partitions : NO_PARTITIONS);
-  let news = false;
+  /** Topics whose partitions are no longer those of `state`. */
+  const grown = new Map<string, Set<number>>();
   for (const [topic, index] of added) {
     if (contains(partitions, topic, index)) continue;
-    partitions.set(topic, new Set([...(partitions.get(topic) ?? []), index]));
-    news = true;
+    let indexes = grown.get(topic);
+    if (indexes === undefined) {
+      indexes = new Set(partitions.get(topic));
+      grown.set(topic, indexes);
+      partitions.set(topic, indexes);
+    }
+    indexes.add(index);
   }
-  if (ongoing && !news) return refused(KafkaError.NONE);
+  if (ongoing && grown.size === 0) return refused(KafkaError.NONE);
   const startTimestamp = ongoing ? state.startTimestamp : now;
   const { Ongoing } = TransactionStatus;
   return accepted(changed(state, now, { status: Ongoing, partitions, startTimestamp, clientVersion }));

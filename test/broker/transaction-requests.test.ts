@@ -2,6 +2,7 @@
  * answers are those of Apache Kafka 4.4. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Connection } from '../../src/client/connection.ts';
+import { MemoryEngine } from '../support/memory-log.ts';
 import { type Producer, TransactionScript } from '../support/transaction-script.ts';
 import { TestBroker } from './test-broker.ts';
 
@@ -20,18 +21,24 @@ const PROTOCOLS = [
   },
 ] as const;
 
+let engine: MemoryEngine;
 let broker: TestBroker;
 let script: TransactionScript;
 
 beforeEach(async () => {
-  broker = await TestBroker.start(CONFIG);
+  engine = new MemoryEngine();
+  broker = await TestBroker.start(CONFIG, engine);
+  connect();
+  await script.topic('t');
+});
+afterEach(() => broker.close());
+
+function connect(): void {
   const peer = broker.transport.connect();
   const request: Connection['request'] = (call, body, { version } = {}) =>
     broker.ask(peer, call.key, version!, (writer) => call.write(writer, version!, body), call.read);
   script = new TransactionScript({ request });
-  await script.topic('t');
-});
-afterEach(() => broker.close());
+}
 
 /** The last answers, without what was asked. */
 const answers = (count: number) => script.lines.slice(-count).map((line) => line.replace(/.* -> /, ''));
@@ -117,6 +124,44 @@ describe.each(PROTOCOLS)('$protocol', ({ protocol, ...versions }) => {
   });
 });
 
+describe('offsets of two transactions', () => {
+  it.each([
+    ['the later one ends first', ['q', 'p']],
+    ['the earlier one ends first', ['p', 'q']],
+  ] as const)('are those written last, where %s, after a restart too', async (_, order) => {
+    const producers = { p: await script.init('p'), q: await script.init('q') };
+    for (const [id, offset] of [
+      ['p', 50],
+      ['q', 51],
+    ] as const) {
+      await script.addOffsets(id, producers[id], 'g');
+      await script.commitOffsets(id, producers[id], 'g', 't', offset, { version: 4 });
+    }
+    for (const id of order) {
+      await script.end(id, producers[id], true, { version: 4 });
+      await script.describe(id, 'CompleteCommit');
+    }
+    await script.offset('g', 't', true);
+    expect(answers(1)[0]).toMatch(/51/);
+    await broker.close();
+    broker = await TestBroker.start(CONFIG, engine);
+    connect();
+    await script.offset('g', 't', true);
+    expect(answers(1)[0]).toMatch(/51/);
+  });
+});
+
+it('has no internal topics that clients add', async () => {
+  const p = await script.init('tx');
+  await script.add('tx', p, [
+    ['t', 0],
+    ['__transaction_state', 0],
+  ]);
+  expect(script.lines.at(-1)).toMatch(
+    /__transaction_state-0 TOPIC_AUTHORIZATION_FAILED, t-0 OPERATION_NOT_ATTEMPTED$/,
+  );
+});
+
 describe('records of a transaction', () => {
   it.each([
     [9, 'INVALID_TXN_STATE'],
@@ -160,5 +205,27 @@ describe('records of a transaction', () => {
     expect(answers(1)[0]).toMatch(/ CompleteCommit P0\/1 .*\[\]$/);
     await script.read('t', 0, false);
     expect(answers(1)[0]).toMatch(/ high 2 aborted null \| 0 P0\/0 txn x \| 1 P0\/1 txn COMMIT /);
+  });
+
+  it('begin with sequence 0 under transaction.version 2, where nothing of their producer is known', async () => {
+    const p = await script.init('tx');
+    await produce(p, 1, 'the second', 12);
+    expect(answers(1)).toEqual(['OUT_OF_ORDER_SEQUENCE_NUMBER at -1']);
+    await produce(p, 0, 'the first', 12);
+    await produce(p, 1, 'the second', 12);
+    expect(answers(2)).toEqual(['NONE at 0', 'NONE at 1']);
+    const next = await script.end('tx', p, true);
+    await script.describe('tx', 'CompleteCommit');
+    await produce(next, 2, 'not the first', 12);
+    expect(answers(1)).toEqual(['OUT_OF_ORDER_SEQUENCE_NUMBER at -1']);
+    await script.end('tx', next, false);
+    await script.describe('tx', 'CompleteAbort');
+  });
+
+  it('begin anywhere in the classic protocol, as producers may be forgotten', async () => {
+    const p = await script.init('tx');
+    await script.add('tx', p, [['t', 0]]);
+    await produce(p, 3, 'x', 11);
+    expect(answers(1)).toEqual(['NONE at 0']);
   });
 });

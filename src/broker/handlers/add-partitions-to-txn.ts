@@ -5,10 +5,11 @@
  * - From v2 on a fenced producer hears PRODUCER_FENCED, before it INVALID_PRODUCER_EPOCH. v4 is for brokers: many
  *   transactions in one request, and a request may only ask whether partitions are part of one. v5 is for transaction.version 2.
  *
- * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, and OPERATION_NOT_ATTEMPTED for the others then; INVALID_REQUEST (an
+ * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (internal topics), and OPERATION_NOT_ATTEMPTED for the others then; INVALID_REQUEST (an
  * empty transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE (not
  * part of it), COORDINATOR_NOT_AVAILABLE.
  */
+import { INTERNAL_TOPICS } from '../../metadata/topic-names.ts';
 import { KafkaError } from '../../protocol/errors.ts';
 import {
   type AddPartitionsToTxnRequestAddPartitionsToTxnTopic,
@@ -61,13 +62,14 @@ function add(
     code === KafkaError.PRODUCER_FENCED && version < FIRST_WITH_FENCED
       ? KafkaError.INVALID_PRODUCER_EPOCH
       : code;
-  if (places.some(([topic, index]) => !exists(topic, index))) {
-    const { UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED } = KafkaError;
-    respond(
-      results(topics, (topic, index) =>
-        exists(topic, index) ? OPERATION_NOT_ATTEMPTED : UNKNOWN_TOPIC_OR_PARTITION,
-      ),
-    );
+  const faultOf = (topic: string, index: number) => {
+    // Only coordinators write to them.
+    if (version < FIRST_WITH_BATCHES && INTERNAL_TOPICS.has(topic))
+      return KafkaError.TOPIC_AUTHORIZATION_FAILED;
+    return exists(topic, index) ? KafkaError.NONE : KafkaError.UNKNOWN_TOPIC_OR_PARTITION;
+  };
+  if (places.some(([topic, index]) => faultOf(topic, index) !== KafkaError.NONE)) {
+    respond(results(topics, (topic, index) => faultOf(topic, index) || KafkaError.OPERATION_NOT_ATTEMPTED));
   } else if (verifyOnly) {
     respond(
       results(topics, (topic, index) => broker.transactions.verify(transactionalId, asked, topic, index)),

@@ -25,7 +25,8 @@ import type { BrokerContext } from '../context.ts';
 import { PendingProduce } from '../pending-produce.ts';
 import {
   isForCoordinator,
-  transactionalProducer,
+  missesFirstBatch,
+  transactionalBatch,
   type VerificationFault,
   verifyTransactional,
 } from '../produce-verification.ts';
@@ -88,7 +89,7 @@ function addsPartitions(
     for (; p < message.partitionEnds[t]!; p++) {
       const index = message.partitions[p]!;
       const partition = find(topic, index, version, broker);
-      const sender = transactionalProducer(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
+      const sender = transactionalBatch(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
       if (partition === undefined || sender === undefined) continue;
       if (!isForCoordinator(partition, sender)) continue;
       producer ??= sender;
@@ -211,13 +212,15 @@ function transactionFault(
 ): VerificationFault | undefined {
   const { transactionalId } = message;
   if (transactionalId === null) return undefined;
-  const producer = transactionalProducer(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
+  const producer = transactionalBatch(request.bytes, message.recordsStart[p]!, message.recordsEnd[p]!);
   if (producer === undefined) return undefined;
   const { version } = request;
   const adds = version >= FIRST_THAT_ADDS_PARTITIONS;
   if (!adds && !broker.config.boolean('transaction.partition.verification.enable')) return undefined;
   const support = adds ? 'adds-partitions' : version >= FIRST_WITH_ABORTABLE ? 'knows-abortable' : 'none';
-  return verifyTransactional(broker.transactions, transactionalId, producer, partition, support, added);
+  const { transactions } = broker;
+  const fault = verifyTransactional(transactions, transactionalId, producer, partition, support, added);
+  return fault ?? (adds ? missesFirstBatch(partition, producer) : undefined);
 }
 
 function tooFewReplicas(partition: Partition): string {
