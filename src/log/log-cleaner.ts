@@ -1,7 +1,8 @@
 /**
  * Compaction: looks every log.cleaner.backoff.ms for the log that needs it most, has a thread (cleaner-worker.ts, made for the
  * first one) write what is left of its closed segments, and takes that into the log. What is clean is remembered in
- * `cleaner-offset-checkpoint`, as Apache Kafka does. A log that can't be cleaned is left alone until the next start; one that found no space, until the next look.
+ * `cleaner-offset-checkpoint`, as Apache Kafka does. A log that can't be cleaned is left alone until the next start;
+ * one that found no space, until the next look.
  */
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';

@@ -5,9 +5,9 @@
  * - From v2 on a fenced producer hears PRODUCER_FENCED, before it INVALID_PRODUCER_EPOCH. v4 is for brokers: many
  *   transactions in one request, and a request may only ask whether partitions are part of one. v5 is for transaction.version 2.
  *
- * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (internal topics), and OPERATION_NOT_ATTEMPTED for the others then; INVALID_REQUEST (an
- * empty transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE (not
- * part of it), COORDINATOR_NOT_AVAILABLE.
+ * Errors, per partition: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED (an internal topic, before v4), and
+ * OPERATION_NOT_ATTEMPTED for the others then; INVALID_REQUEST (an empty transactional id), INVALID_PRODUCER_ID_MAPPING,
+ * PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE (not part of it), COORDINATOR_NOT_AVAILABLE.
  */
 import { INTERNAL_TOPICS } from '../../metadata/topic-names.ts';
 import { KafkaError } from '../../protocol/errors.ts';
