@@ -192,17 +192,19 @@ export class LogCleaner {
     // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
     await host.checkpointFlushed();
     for (const { old, cleaned, abortedChecksum: checksum, goneMarkers } of result.groups) {
-      const names = await host.hold
-        .change(() => log.replaceSegments(old, [cleaned]))
-        .catch((error: Error) => {
+      const made = checksum === undefined ? undefined : { baseOffset: cleaned, checksum };
+      await host.hold.change(async () => {
+        const names = await log.replaceSegments(old, [cleaned]).catch((error: Error) => {
           // Files may be half renamed: the next start puts them in order.
           this.#uncleanable.add(partition);
           throw error;
         });
-      const made = checksum === undefined ? undefined : { baseOffset: cleaned, checksum };
-      partition.aborted.forgetFiles(old, made);
-      partition.aborted.forgetMarkers(goneMarkers);
-      retention.removeLater(partition, names);
+        partition.aborted.forgetFiles(old, made);
+        partition.aborted.forgetMarkers(goneMarkers);
+        retention.removeLater(partition, names);
+        // A backup takes the checksums together with the files that they are of.
+        if (!partition.aborted.checksumsSaved) await partition.aborted.save(files, log);
+      });
     }
     this.#cleanedTo.set(partition, result.endOffset);
     await files.writeAtomic(`${this.#parts.dataDir}/${CLEANER_FILE}`, this.#checkpointText());

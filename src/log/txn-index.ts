@@ -46,9 +46,10 @@ export class TransactionIndex {
   #entries: AbortedTransaction[] = [];
   /** Entries from this lastOffset on may be in no file. */
   #unsavedFrom = Number.POSITIVE_INFINITY;
+  /** As #unsavedFrom, of the save under way: until it is done its entries are in no file that can be trusted. */
+  #savingFrom = Number.POSITIVE_INFINITY;
   /** Of the segments that have a file: base offset, and the file's checksum. */
   readonly #files = new Map<number, number>();
-  /** Whether the checksums on disk are those of #files. */
   #checksumsSaved = true;
   #saving: Promise<void> = Promise.resolve();
 
@@ -58,12 +59,17 @@ export class TransactionIndex {
 
   /** Where the first entry lies that no file has; Infinity if there is none. */
   get unsavedFrom(): number {
-    return this.#unsavedFrom;
+    return Math.min(this.#unsavedFrom, this.#savingFrom);
+  }
+
+  /** Whether the checksums on disk are those of the files. */
+  get checksumsSaved(): boolean {
+    return this.#checksumsSaved;
   }
 
   /** Whether save() has nothing to do for entries below an offset. */
   isSaved(upTo: number): boolean {
-    return this.#unsavedFrom >= upTo && this.#checksumsSaved;
+    return this.unsavedFrom >= upTo && this.#checksumsSaved;
   }
 
   /** Entries come in the order of their markers; one that is known already is left out. */
@@ -166,18 +172,19 @@ export class TransactionIndex {
   async #save(files: Files, log: Log): Promise<void> {
     const from = this.#unsavedFrom;
     const end = log.writtenOffset;
-    if (from < end) {
-      this.#unsavedFrom = Number.POSITIVE_INFINITY;
-      try {
-        await this.#saveEntries(files, log, from, end);
-        const staged = this.#entries[this.#firstEndingAt(end)];
-        if (staged !== undefined) this.#unsavedFrom = Math.min(this.#unsavedFrom, staged.lastOffset);
-      } catch (error) {
-        this.#unsavedFrom = Math.min(this.#unsavedFrom, from);
-        throw error;
-      }
+    this.#savingFrom = from;
+    this.#unsavedFrom = Number.POSITIVE_INFINITY;
+    let unsavedFrom = from;
+    try {
+      if (from < end) await this.#saveEntries(files, log, from, end);
+      // Those that are still staged.
+      unsavedFrom =
+        this.#entries[this.#firstEndingAt(Math.max(from, end))]?.lastOffset ?? Number.POSITIVE_INFINITY;
+      if (!this.#checksumsSaved) await this.#saveChecksums(files, log);
+    } finally {
+      this.#unsavedFrom = Math.min(this.#unsavedFrom, unsavedFrom);
+      this.#savingFrom = Number.POSITIVE_INFINITY;
     }
-    if (!this.#checksumsSaved) await this.#saveChecksums(files, log);
   }
 
   async #saveEntries(files: Files, log: Log, from: number, end: number): Promise<void> {
