@@ -81,6 +81,8 @@ export async function loadPartition(
     const abortedFrom = await aborted.load(engine.files, log, names, trustedBelow, logger);
     const expirationMs = options.producerExpirationMs;
     const producers = await loadProducerState(log, snapshots, { now, expirationMs, aborted, abortedFrom });
+    // Without its marker, which may be deleted next, a cleaning would let one go on through what its producer commits later.
+    aborted.truncateFromStart(log.logStartOffset);
     if (failed !== undefined) await forgetFailedFlush(engine.files, dir);
     return { log, epochs, producers, aborted, snapshots };
   } catch (error) {
