@@ -17,6 +17,7 @@ import { type DirectoryCut, type LogCut, readRecoveryPoints } from './log-cut.ts
 import { readTopicId } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from './partition-names.ts';
 import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
+import { hasTransactionIndex } from './txn-index.ts';
 
 /**
  * Takes what a broker said, which holds its segments meanwhile, to `target` (absolute). Rejects with INVALID_ARGUMENT (the target
@@ -25,6 +26,7 @@ import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-n
 export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions = {}): Promise<CopyReport> {
   const { dataDir, metadata, partitions } = cut;
   return DirectoryCopy.make(dataDir, target, options, async (copy) => {
+    const files = new JsFiles();
     const recoveryPoints = OffsetCheckpoint.parse(cut.recoveryPoints);
     const points = new OffsetCheckpoint();
     const starts = new OffsetCheckpoint();
@@ -33,7 +35,10 @@ export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions 
       const { topic, index, bases, endOffset, logStartOffset, highWatermark } = log;
       const recoveryPoint = Math.min(recoveryPoints.get(topic, index) ?? 0, endOffset);
       await copyLog(copy, dataDir, log, recoveryPoint);
-      points.set(topic, index, recoveryPoint);
+      // The file of a segment that is written to may have been replaced since the cut: its entries are found again then.
+      const last = bases[bases.length - 1] ?? 0;
+      const isReplaced = await hasTransactionIndex(files, `${target}/${partitionFolder(topic, index)}`, last);
+      points.set(topic, index, isReplaced ? Math.min(recoveryPoint, last) : recoveryPoint);
       watermarks.set(topic, index, highWatermark);
       if (logStartOffset > (bases[0] ?? 0)) starts.set(topic, index, logStartOffset);
     });

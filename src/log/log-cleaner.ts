@@ -184,26 +184,33 @@ export class LogCleaner {
 
   async #clean(partition: Partition, cleanable: Cleanable): Promise<CleanResult> {
     const { files, retention, host, logger } = this.#parts;
-    const { log, topic, index } = partition;
+    const { log, topic, index, aborted } = partition;
     const job = await this.#job(partition, cleanable);
     const end = job.segments[job.segments.length - 1]!.endOffset;
-    if (log.flushedOffset < end) await log.flush();
-    const result = await this.#ask(job);
     // Above the recovery point a start takes what compaction leaves out for lost, should the topic not be compacted any more.
+    if (log.flushedOffset < end) await log.flush();
+    await aborted.save(files, log);
+    const result = await this.#ask(job);
     await host.checkpointFlushed();
     for (const { old, cleaned, abortedChecksum: checksum, goneMarkers } of result.groups) {
       const made = checksum === undefined ? undefined : { baseOffset: cleaned, checksum };
       await host.hold.change(async () => {
-        const names = await log.replaceSegments(old, [cleaned]).catch((error: Error) => {
-          // Files may be half renamed: the next start puts them in order.
-          this.#uncleanable.add(partition);
-          throw error;
+        const names = await aborted.alone(async () => {
+          const replaced = await log.replaceSegments(old, [cleaned]).catch((error: Error) => {
+            // Files may be half renamed: the next start puts them in order.
+            this.#uncleanable.add(partition);
+            throw error;
+          });
+          aborted.forgetFiles(old, made);
+          aborted.forgetMarkers(goneMarkers);
+          return replaced;
         });
-        partition.aborted.forgetFiles(old, made);
-        partition.aborted.forgetMarkers(goneMarkers);
         retention.removeLater(partition, names);
         // A backup takes the checksums together with the files that they are of.
-        if (!partition.aborted.checksumsSaved) await partition.aborted.save(files, log);
+        await aborted.save(files, log).catch((error: Error) => {
+          const fields = { topic, partition: index, reason: error.message };
+          if (!partition.deleted) logger.warn(fields, 'checksums are written with the next recovery point');
+        });
       });
     }
     this.#cleanedTo.set(partition, result.endOffset);

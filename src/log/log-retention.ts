@@ -134,7 +134,7 @@ export class LogRetention {
 
   /** Lets go of the closed segments that end at or below an offset. */
   async #deleteBelow(partition: Partition, offset: number): Promise<void> {
-    const { log } = partition;
+    const { log, aborted } = partition;
     const bases = log.segmentBaseOffsets();
     // Without the active one.
     const gone = bases.filter((_, i) => i + 1 < bases.length && bases[i + 1]! <= offset);
@@ -145,8 +145,13 @@ export class LogRetention {
     // A log start that readers have seen never moves back: it is on disk before anything goes.
     await this.#host.checkpointLogStarts();
     if (partition.deleted) return;
-    const names = await this.#host.hold.change(() => log.replaceSegments(gone, []));
-    partition.aborted.forgetFiles(gone);
+    const names = await this.#host.hold.change(() =>
+      aborted.alone(async () => {
+        const removed = await log.replaceSegments(gone, []);
+        aborted.forgetFiles(gone);
+        return removed;
+      }),
+    );
     const { topic, index } = partition;
     this.#logger.info({ topic, partition: index, segments: gone.length, startsAt }, 'deleted old segments');
     this.removeLater(partition, names);

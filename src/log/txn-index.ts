@@ -50,6 +50,7 @@ export class TransactionIndex {
   #savingFrom = Number.POSITIVE_INFINITY;
   /** Of the segments that have a file: base offset, and the file's checksum. */
   readonly #files = new Map<number, number>();
+  /** Whether the checksums on disk are those of #files. */
   #checksumsSaved = true;
   #saving: Promise<void> = Promise.resolve();
 
@@ -60,11 +61,6 @@ export class TransactionIndex {
   /** Where the first entry lies that no file has; Infinity if there is none. */
   get unsavedFrom(): number {
     return Math.min(this.#unsavedFrom, this.#savingFrom);
-  }
-
-  /** Whether the checksums on disk are those of the files. */
-  get checksumsSaved(): boolean {
-    return this.#checksumsSaved;
   }
 
   /** Whether save() has nothing to do for entries below an offset. */
@@ -104,7 +100,7 @@ export class TransactionIndex {
     this.#entries = this.#entries.filter(({ lastOffset }) => !gone.has(lastOffset));
   }
 
-  /** The files of these segments are gone; a compaction may have `made` one in their place. */
+  /** Within alone(): the files of these segments are gone; a compaction may have `made` one in their place. */
   forgetFiles(
     bases: readonly number[],
     made?: { readonly baseOffset: number; readonly checksum: number },
@@ -164,9 +160,17 @@ export class TransactionIndex {
 
   /** Writes the files of segments that have entries which are in none. Durable when resolved. */
   save(files: Files, log: Log): Promise<void> {
-    const saved = this.#saving.then(() => this.#save(files, log));
-    this.#saving = saved.catch(() => {});
-    return saved;
+    return this.alone(() => this.#save(files, log));
+  }
+
+  /** Runs what takes files of segments away or puts others in their place, and forgets them, while none is written. */
+  alone<T>(work: () => Promise<T>): Promise<T> {
+    const done = this.#saving.then(work);
+    this.#saving = done.then(
+      () => {},
+      () => {},
+    );
+    return done;
   }
 
   async #save(files: Files, log: Log): Promise<void> {
@@ -239,12 +243,14 @@ export class TransactionIndex {
     for (const [i, base] of bases.entries()) {
       const name = transactionIndexName(base);
       const next = Math.min(bases[i + 1] ?? Number.POSITIVE_INFINITY, log.writtenOffset);
-      if (next > trustedBelow) rebuildFrom = Math.min(rebuildFrom, base);
+      // In an empty one there is nothing that a file could be of.
+      const isTrusted = next <= trustedBelow && next > base;
+      if (!isTrusted) rebuildFrom = Math.min(rebuildFrom, base);
       const checksum = checksums.get(base);
       checksums.delete(base);
       if (!known.has(name) && checksum === undefined) continue;
       this.#files.set(base, UNKNOWN_CHECKSUM);
-      if (next > trustedBelow) continue;
+      if (!isTrusted) continue;
       try {
         for (const entry of await readEntries(files, `${log.dir}/${name}`, checksum)) {
           if (entry.lastOffset >= base && entry.lastOffset < next) this.add(entry);
@@ -279,6 +285,13 @@ async function readChecksums(files: Files, dir: string, logger: Logger): Promise
     logger.warn({ path, reason: message }, 'checkpoint is corrupt and is rebuilt');
     return new Map();
   }
+}
+
+/** Whether a segment has a file in a folder, or its checksum is there. Rejects with IO. */
+export async function hasTransactionIndex(files: Files, dir: string, base: number): Promise<boolean> {
+  if (await files.exists(`${dir}/${transactionIndexName(base)}`)) return true;
+  const path = `${dir}/${TRANSACTION_INDEX_CHECKPOINT}`;
+  return (await files.exists(path)) && (await files.read(path)).includes(`\n${base} `);
 }
 
 /** The entries of a file whose checksum is known. Rejects with CORRUPT, MALFORMED, LIMIT, NOT_FOUND, IO. */

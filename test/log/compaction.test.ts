@@ -15,6 +15,7 @@ import type { CompressionName } from '../../src/protocol/compression.ts';
 import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
+import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { offsetsText } from '../support/checkpoint-text.ts';
 import { ENGINES } from '../support/engines.ts';
@@ -509,6 +510,26 @@ describe.each(ENGINES)('compaction, engine=$name', ({ make }) => {
     config = { ...config, cleanupPolicy: ['delete'] };
     const again = await open();
     await expect(manager!.compact(again)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+  });
+
+  it('goes on where the checksums of transaction indexes can not be written', async () => {
+    const partition = await begin();
+    fill(partition, new Random(3), 100);
+    const before = await records(partition);
+    let failures = 0;
+    const replace = partition.log.replaceSegments.bind(partition.log);
+    const saved = vi.spyOn(partition.aborted, 'save');
+    vi.spyOn(partition.log, 'replaceSegments').mockImplementation((old, made) => {
+      saved.mockImplementationOnce(async () => {
+        failures++;
+        throw new BroadsheetError('NO_SPACE', 'no space');
+      });
+      return replace(old, made);
+    });
+    const { bytesBefore, bytesAfter } = await manager!.compact(partition);
+    expect(failures).toBeGreaterThan(0);
+    expect(bytesAfter).toBeLessThan(bytesBefore);
+    expect((await records(partition)).length).toBeLessThan(before.length);
   });
 
   it('tries again where there was no space, and leaves nothing on the full disk', async () => {

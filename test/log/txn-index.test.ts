@@ -69,3 +69,21 @@ it.each([['00000000000000000050.txnindex'], [TRANSACTION_INDEX_CHECKPOINT]])(
     expect([index.unsavedFrom, index.isSaved(100)]).toEqual([Number.POSITIVE_INFINITY, true]);
   },
 );
+
+it('forgets files of segments when none is being written', async () => {
+  const held = new HeldFiles();
+  const index = new TransactionIndex();
+  index.add(entry(60));
+  const saved = index.save(held.files, log);
+  let replaced = false;
+  const forgotten = index.alone(async () => {
+    replaced = true;
+    index.forgetFiles([50]);
+  });
+  await held.go('00000000000000000050.txnindex');
+  expect(replaced).toBe(false);
+  await held.go(TRANSACTION_INDEX_CHECKPOINT);
+  await Promise.all([saved, forgotten]);
+  // The checksums on disk name a file that is gone.
+  expect(index.isSaved(100)).toBe(false);
+});

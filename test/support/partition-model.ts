@@ -244,13 +244,14 @@ export class PartitionModel {
     return this.#partition.logEndOffset;
   }
 
-  /** First offsets of open transactions by producer, and what is of aborted ones. */
-  #producers(): { open: Map<number, number>; aborted: Set<Entry> } {
+  /** First offsets of transactions that were open at an offset by producer, and what is of aborted ones. */
+  #producers(upTo = Number.POSITIVE_INFINITY): { open: Map<number, number>; aborted: Set<Entry> } {
     const open = new Map<number, number>();
     const aborted = new Set<Entry>();
     const running = new Map<number, Entry[]>();
     for (const entry of this.#entries) {
       const { producerId, transactional, marker, base } = entry;
+      if (base >= upTo) break;
       if (producerId < 0) continue;
       if (marker !== undefined) {
         if (marker === 'ABORT') for (const each of running.get(producerId) ?? []) aborted.add(each);
@@ -383,9 +384,9 @@ export class PartitionModel {
 
   /** Batches that are gone. */
   #forget(below: number): void {
-    const { open } = this.#producers();
+    // A power cut may take the marker of what was open at the flushed offset: it began where it began.
+    const { open } = this.#producers(Math.max(below, this.#partition.log.flushedOffset));
     this.#entries = this.#entries.filter(
-      // What is open began where it began.
       ({ base, last, producerId }) => last >= below || base >= (open.get(producerId) ?? below),
     );
   }
