@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { commitOffsets, committedOffsets } from '../../src/client/groups.ts';
 import { API_FACTS, ApiKey } from '../../src/protocol/generated/api-keys.ts';
@@ -31,6 +31,7 @@ const SEGMENT_BYTES = scaled(1 << 20, 100 << 20);
 const DIRTY_RATIO = 0.5;
 /** One commit and the empty batch that keeps the end of the log, in whatever was cleaned. */
 const CLEAN_BYTES = 4096;
+const ENGINES = scaled(['native'], ['native', 'js']);
 const SETTINGS = {
   'offsets.topic.num.partitions': '1',
   'offsets.topic.segment.bytes': String(SEGMENT_BYTES),
@@ -131,8 +132,8 @@ async function load(address: string): Promise<void> {
 }
 
 /** What is committed, after a start on what lies there. */
-async function committedAfterStart(): Promise<number[]> {
-  broker = await BrokerProcess.start(dir, { config: SETTINGS });
+async function committedAfterStart(engine: string): Promise<number[]> {
+  broker = await BrokerProcess.start(dir, { config: { ...SETTINGS, engine } });
   const client = await Client.connect(broker.address);
   const offsets = await committedOffsets(client, GROUP);
   await client.close();
@@ -141,43 +142,57 @@ async function committedAfterStart(): Promise<number[]> {
   return offsets.map(({ offset }) => offset);
 }
 
-const compactNow = () => promisify(execFile)(process.execPath, [CLI, 'compact', dir, '__consumer_offsets']);
+const compactNow = (engine: string) =>
+  promisify(execFile)(process.execPath, [
+    CLI,
+    'compact',
+    dir,
+    '__consumer_offsets',
+    '--set',
+    `engine=${engine}`,
+  ]);
 
-it('are next to nothing after compact', async () => {
-  broker = await BrokerProcess.start(dir, { config: { ...SETTINGS, 'log.cleaner.enable': 'false' } });
-  await load(broker.address);
-  await broker.stop();
-  const before = storedBytes();
-  expect(before).toBeGreaterThan(COMMITS * 61);
-  await compactNow();
-  const after = storedBytes();
-  process.stderr.write(`${COMMITS} commits: ${before} bytes, ${after} after compact\n`);
-  expect(after).toBeLessThanOrEqual(CLEAN_BYTES);
-  expect(await committedAfterStart()).toEqual([COMMITS]);
-});
-
-it('are at most one segment and what the dirty ratio allows with nobody asking', async () => {
-  // All but how often the cleaner looks are defaults.
-  const config = { ...SETTINGS, 'log.cleaner.backoff.ms': scaled('100', '15000') };
-  broker = await BrokerProcess.start(dir, { config });
-  let most = 0;
-  const watching = setInterval(() => {
-    try {
-      most = Math.max(most, storedBytes());
-    } catch {
-      // Not yet there.
-    }
-  }, 200);
-  try {
+describe.each(ENGINES)('commits, %s', (engine) => {
+  it('are next to nothing after compact', async () => {
+    broker = await BrokerProcess.start(dir, {
+      config: { ...SETTINGS, engine, 'log.cleaner.enable': 'false' },
+    });
     await load(broker.address);
-  } finally {
-    clearInterval(watching);
-  }
-  // Closed segments are due as soon as their dirty part is more than that ratio of them: clean + dirty <= clean / (1 - ratio).
-  const bound = SEGMENT_BYTES + CLEAN_BYTES / (1 - DIRTY_RATIO);
-  while (storedBytes() > bound) await new Promise((resolve) => setTimeout(resolve, 100));
-  process.stderr.write(`${COMMITS} commits: at most ${most} bytes on the way, ${storedBytes()} in the end\n`);
-  await broker.stop();
-  expect(storedBytes()).toBeLessThanOrEqual(bound);
-  expect(await committedAfterStart()).toEqual([COMMITS]);
+    await broker.stop();
+    const before = storedBytes();
+    expect(before).toBeGreaterThan(COMMITS * 61);
+    await compactNow(engine);
+    const after = storedBytes();
+    process.stderr.write(`${engine}, ${COMMITS} commits: ${before} bytes, ${after} after compact\n`);
+    expect(after).toBeLessThanOrEqual(CLEAN_BYTES);
+    expect(await committedAfterStart(engine)).toEqual([COMMITS]);
+  });
+
+  it('are at most one segment and what the dirty ratio allows with nobody asking', async () => {
+    // All but how often the cleaner looks are defaults.
+    const config = { ...SETTINGS, engine, 'log.cleaner.backoff.ms': scaled('100', '15000') };
+    broker = await BrokerProcess.start(dir, { config });
+    let most = 0;
+    const watching = setInterval(() => {
+      try {
+        most = Math.max(most, storedBytes());
+      } catch {
+        // Not yet there.
+      }
+    }, 200);
+    try {
+      await load(broker.address);
+    } finally {
+      clearInterval(watching);
+    }
+    // Closed segments are due as soon as their dirty part is more than that ratio of them: clean + dirty <= clean / (1 - ratio).
+    const bound = SEGMENT_BYTES + CLEAN_BYTES / (1 - DIRTY_RATIO);
+    while (storedBytes() > bound) await new Promise((resolve) => setTimeout(resolve, 100));
+    process.stderr.write(
+      `${engine}, ${COMMITS} commits: at most ${most} bytes on the way, ${storedBytes()} in the end\n`,
+    );
+    await broker.stop();
+    expect(storedBytes()).toBeLessThanOrEqual(bound);
+    expect(await committedAfterStart(engine)).toEqual([COMMITS]);
+  });
 });
