@@ -34,6 +34,7 @@ void fill_records(Environment& to, const RecordsFacts& facts) {
   to.set(Slot::kRecordsMaxIndex, facts.max_timestamp_index);
   to.set(Slot::kNullKeyIndex, facts.null_key_index);
   to.set(Slot::kInvalidIndex, facts.invalid_index);
+  to.set(Slot::kInvalidTimestamp, static_cast<double>(facts.invalid_timestamp));
 }
 
 napi_value inspect_batch(napi_env env, napi_callback_info info) {

@@ -207,12 +207,9 @@ Status walk_records(const uint8_t* records, size_t length, int32_t count, int64_
     }
     if (late.ok() && timestamp != -1 && (timestamp < bounds.oldest || timestamp > bounds.newest)) {
       facts->invalid_index = index;
+      facts->invalid_timestamp = timestamp;
       late = Status::Of(Code::kTimestampInvalid, "record " + std::to_string(index) + ": timestamp " +
-                                                     std::to_string(timestamp) + " is " +
-                                                     (timestamp < bounds.oldest ? "before " : "after ") +
-                                                     std::to_string(timestamp < bounds.oldest ? bounds.oldest
-                                                                                              : bounds.newest) +
-                                                     ", which the topic's limits allow");
+                                                     std::to_string(timestamp) + " is out of bounds");
     }
   }
   if (in.remaining() != 0) {

@@ -100,6 +100,7 @@ struct RecordsFacts {
   int32_t max_timestamp_index = -1;  // the first record that has it
   int32_t null_key_index = -1;       // the first record without a key
   int32_t invalid_index = -1;        // the first record that is refused, when one is to blame
+  int64_t invalid_timestamp = -1;    // of the first record outside the bounds
 };
 
 // Walks over `count` records that fill [records, records + length), uncompressed, and checks every length, that

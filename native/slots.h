@@ -25,7 +25,8 @@ namespace broadsheet {
   X(kRecordsMaxTimestamp, "recordsMaxTimestamp")                                                   \
   X(kRecordsMaxIndex, "recordsMaxIndex")     /* the first record that has it */                    \
   X(kNullKeyIndex, "nullKeyIndex")           /* the first record without a key, -1: none */        \
-  X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */          \
+  X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */      \
+  X(kInvalidTimestamp, "invalidTimestamp")   /* of that record, when it lies outside the bounds */ \
   /* the FileRange that a read found */                                                            \
   X(kSegment, "segment")                                                                           \
   X(kPosition, "position")                                                                         \

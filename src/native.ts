@@ -39,6 +39,7 @@ const SLOTS = [
   'recordsMaxIndex',
   'nullKeyIndex',
   'invalidIndex',
+  'invalidTimestamp',
   'segment',
   'position',
   'length',
@@ -258,7 +259,7 @@ export interface Addon extends SocketAddon, LogAddon {
    * or BATCH_CORRUPT (CORRUPT_MESSAGE), BATCH_INVALID (INVALID_RECORD), BATCH_TOO_LARGE, TIMESTAMP_INVALID.
    *
    * results: the header's facts, also after a failure unless sizeInBytes is 0; walked; if it is 1, recordsMaxTimestamp,
-   * recordsMaxIndex, nullKeyIndex, invalidIndex. Control and transactional batches pass: the caller judges them.
+   * recordsMaxIndex, nullKeyIndex, invalidIndex, invalidTimestamp. Control and transactional batches pass: the caller judges them.
    */
   inspectBatch(
     bytes: Uint8Array,
@@ -269,7 +270,7 @@ export interface Addon extends SocketAddon, LogAddon {
     newest: number,
   ): number;
   /** The same walk over the decompressed records of a batch. Returns 0, BATCH_INVALID or TIMESTAMP_INVALID; results:
-   * recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex. */
+   * recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex, invalidTimestamp. */
   walkRecords(
     records: Uint8Array,
     start: number,

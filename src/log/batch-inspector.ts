@@ -21,6 +21,8 @@ export interface BatchFacts extends Mutable<BatchInfo> {
   nullKeyIndex: number;
   /** The first record that is refused, -1: none is to blame. */
   invalidIndex: number;
+  /** Of the first record outside the bounds, ms; -1: none is. */
+  invalidTimestamp: number;
   /** BATCH_CORRUPT (Kafka's CORRUPT_MESSAGE), BATCH_INVALID (INVALID_RECORD), BATCH_TOO_LARGE or TIMESTAMP_INVALID. */
   fault: BroadsheetError | undefined;
 }
@@ -81,6 +83,7 @@ export function noFacts(): BatchFacts {
     recordsMaxIndex: 0,
     nullKeyIndex: 0,
     invalidIndex: 0,
+    invalidTimestamp: 0,
     fault: undefined,
   };
 }

@@ -113,7 +113,7 @@ export function validateProduced(
     unpacked = records;
     inspector.walkRecords(records, 0, records.length, info.recordCount, baseTimestamp, oldest, newest);
   }
-  refuse(facts, rules);
+  refuse(facts, rules, now);
   if (flagged) checkStamp(info.maxTimestamp, stamps, rules, now);
 
   const maxTimestamp = stamps ? now : flagged ? info.maxTimestamp : facts.recordsMaxTimestamp;
@@ -197,8 +197,8 @@ function infoOf(facts: BatchFacts): ProducedBatch {
 }
 
 /** Throws what the last walk over the records found, if it is a reason to refuse them. */
-function refuse(facts: BatchFacts, rules: ProduceRules): void {
-  const { fault, invalidIndex: invalid, nullKeyIndex: keyless } = facts;
+function refuse(facts: BatchFacts, rules: ProduceRules, now: number): void {
+  const { fault, invalidIndex: invalid, invalidTimestamp, nullKeyIndex: keyless } = facts;
   if (fault !== undefined && fault.code !== 'TIMESTAMP_INVALID') {
     throw invalid < 0
       ? fault
@@ -213,7 +213,8 @@ function refuse(facts: BatchFacts, rules: ProduceRules): void {
     });
   }
   const badTimestamp = fault !== undefined && !(needsKey && invalid === keyless);
-  if (badTimestamp) faults.push({ batchIndex: invalid, message: fault.message });
+  if (badTimestamp)
+    faults.push({ batchIndex: invalid, message: outOfBounds(invalid, invalidTimestamp, rules, now) });
   if (faults.length === 0) return;
   faults.sort((a, b) => a.batchIndex - b.batchIndex);
   // A wrong timestamp outweighs a missing key, as in Kafka.
@@ -222,15 +223,23 @@ function refuse(facts: BatchFacts, rules: ProduceRules): void {
 
 /** A producer that sets the log's flag gives all records one time. */
 function checkStamp(timestamp: number, stamps: boolean, rules: ProduceRules, now: number): void {
-  const refused = (message: string) =>
-    new RecordsRefused('TIMESTAMP_INVALID', [{ batchIndex: 0, message: `record 0: ${message}` }]);
+  const refused = (message: string) => new RecordsRefused('TIMESTAMP_INVALID', [{ batchIndex: 0, message }]);
   if (stamps || timestamp === NO_TIMESTAMP)
-    throw refused('a producer may not set the timestamp type LogAppendTime');
-  const oldest = now - rules.messageTimestampBeforeMaxMs;
-  const newest = now + rules.messageTimestampAfterMaxMs;
-  if (timestamp < oldest || timestamp > newest) {
-    throw refused(
-      `timestamp ${timestamp} is not within [${oldest}, ${newest}], which the topic's limits allow`,
-    );
+    throw refused('record 0: a producer may not set the timestamp type LogAppendTime');
+  if (
+    timestamp < now - rules.messageTimestampBeforeMaxMs ||
+    timestamp > now + rules.messageTimestampAfterMaxMs
+  ) {
+    throw refused(outOfBounds(0, timestamp, rules, now));
   }
+}
+
+/** What is wrong with the timestamp of a record, in words. */
+function outOfBounds(index: number, timestamp: number, rules: ProduceRules, now: number): string {
+  const { messageTimestampBeforeMaxMs: before, messageTimestampAfterMaxMs: after } = rules;
+  const [how, limit] =
+    timestamp < now
+      ? [`${now - timestamp} ms before`, `message.timestamp.before.max.ms=${before}`]
+      : [`${timestamp - now} ms after`, `message.timestamp.after.max.ms=${after}`];
+  return `record ${index}: timestamp ${timestamp} is ${how} the broker's clock, ${now}: more than ${limit} allows`;
 }

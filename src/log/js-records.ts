@@ -190,10 +190,10 @@ export function walkRecords(
     }
     if (late === undefined && timestamp !== -1 && (timestamp < oldest || timestamp > newest)) {
       facts.invalidIndex = index;
-      const bound = timestamp < oldest ? `before ${oldest}` : `after ${newest}`;
+      facts.invalidTimestamp = Number(timestamp);
       late = new BroadsheetError(
         'TIMESTAMP_INVALID',
-        `record ${index}: timestamp ${timestamp} is ${bound}, which the topic's limits allow`,
+        `record ${index}: timestamp ${timestamp} is out of bounds`,
       );
     }
   }
@@ -210,5 +210,6 @@ export function clearRecords(facts: BatchFacts): void {
   facts.recordsMaxIndex = -1;
   facts.nullKeyIndex = -1;
   facts.invalidIndex = -1;
+  facts.invalidTimestamp = -1;
   facts.fault = undefined;
 }

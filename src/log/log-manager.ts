@@ -61,6 +61,8 @@ export interface LogManagerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly settings: LogManagerSettings;
+  /** 0 <= x < 1; default: Math.random. */
+  readonly random?: () => number;
   /** Default: a thread. */
   readonly cleaner?: SegmentCleaner;
   /** Watches every partition. */
@@ -82,6 +84,7 @@ type Describe = (topic: string, index: number) => PartitionDescription | undefin
 export class LogManager implements PartitionHost {
   /** What a backup holds: no file of a segment is renamed or removed meanwhile. */
   readonly hold = new SegmentHold();
+  readonly random: () => number;
   readonly #options: LogManagerOptions;
   readonly #files: Files;
   readonly #logger: Logger;
@@ -109,6 +112,7 @@ export class LogManager implements PartitionHost {
 
   private constructor(options: LogManagerOptions) {
     this.#options = options;
+    this.random = options.random ?? Math.random;
     this.#files = options.engine.files;
     this.#logger = options.logger;
     this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
@@ -378,7 +382,7 @@ export class LogManager implements PartitionHost {
     this.commitTick();
     const { log, producers } = partition;
     const offset = log.writtenOffset;
-    log.roll(this.#options.clock.now());
+    partition.roll(this.#options.clock.now());
     await this.#snapshots.write(partition, offset, encodeSnapshot(producers));
   }
 

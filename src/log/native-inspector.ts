@@ -9,6 +9,7 @@ function fillRecords({ results, slots }: Addon): void {
   facts.recordsMaxIndex = results[slots.recordsMaxIndex]!;
   facts.nullKeyIndex = results[slots.nullKeyIndex]!;
   facts.invalidIndex = results[slots.invalidIndex]!;
+  facts.invalidTimestamp = results[slots.invalidTimestamp]!;
 }
 
 export const nativeInspector: BatchInspector = {

@@ -56,6 +56,8 @@ export interface PartitionHost {
   /** State as of a segment's first offset; to be written once `offset` is below writtenOffset. */
   onSnapshot(partition: Partition, offset: number, bytes: Uint8Array): void;
   onOffline(partition: Partition, error: BroadsheetError): void;
+  /** 0 <= x < 1. */
+  random(): number;
 }
 
 export interface PartitionParts {
@@ -84,17 +86,24 @@ interface PendingAppend {
   readonly size: number;
 }
 
-export function logOptionsOf(config: TopicConfig): LogOptions {
-  // What is to be compacted within a time has to be closed by then.
-  const compacted = config.cleanupPolicy.includes('compact') && config.maxCompactionLagMs > 0;
-  const segmentMs = compacted ? Math.min(config.segmentMs, config.maxCompactionLagMs) : config.segmentMs;
+/** What a log obeys; its active segment is closed so many ms before its time. */
+export function logOptionsOf(config: TopicConfig, jitterMs = 0): LogOptions {
   return {
     segmentBytes: config.segmentBytes,
-    // Drawn anew for each log, so that those that were begun together do not roll together.
-    segmentMs: segmentMs - Math.floor(Math.random() * Math.min(config.segmentJitterMs, segmentMs)),
+    segmentMs: segmentMsOf(config, jitterMs),
     indexBytes: config.segmentIndexBytes,
     indexIntervalBytes: config.indexIntervalBytes,
   };
+}
+
+function segmentMsOf(
+  { cleanupPolicy, maxCompactionLagMs, segmentMs }: TopicConfig,
+  jitterMs: number,
+): number {
+  // What is to be compacted within a time has to be closed by then.
+  const compacted = cleanupPolicy.includes('compact') && maxCompactionLagMs > 0;
+  const longest = compacted ? Math.min(segmentMs, maxCompactionLagMs) : segmentMs;
+  return Math.max(0, longest - jitterMs);
 }
 
 export class Partition {
@@ -109,7 +118,9 @@ export class Partition {
   readonly #host: PartitionHost;
   readonly #watchers = new Set<PartitionWatcher>();
   #config: TopicConfig;
-  #options: LogOptions;
+  /** How much sooner than segment.ms the active segment is closed: so those that were begun together do not roll together. It is
+   * the segment's own, whatever becomes of the config, as in Kafka. */
+  #jitterMs = 0;
   #leaderEpoch = -1;
   #highWatermark: number;
   /** Transactions whose marker is not below the high watermark yet: first offset and that of the marker. */
@@ -129,9 +140,9 @@ export class Partition {
     this.aborted = parts.aborted;
     this.epochs = parts.epochs;
     this.#config = parts.config;
-    this.#options = logOptionsOf(parts.config);
-    this.log.setOptions(this.#options);
     this.#host = host;
+    this.log.setOptions(logOptionsOf(parts.config));
+    this.#drawJitter();
     this.#highWatermark = parts.log.writtenOffset;
     this.#flushRequestedAt = parts.log.flushedOffset;
   }
@@ -142,14 +153,28 @@ export class Partition {
 
   setConfig(config: TopicConfig): void {
     this.#config = config;
-    this.#options = logOptionsOf(config);
-    this.log.setOptions(this.#options);
+    this.log.setOptions(logOptionsOf(config, this.#jitterMs));
     this.settle(undefined);
   }
 
-  /** How long a segment takes batches, ms: segment.ms less its jitter. */
+  /** How long the active segment takes batches, ms: segment.ms less its jitter. */
   get segmentMs(): number {
-    return this.#options.segmentMs;
+    return segmentMsOf(this.#config, this.#jitterMs);
+  }
+
+  /** Closes the active segment. Nothing may be staged. */
+  roll(now: number): void {
+    this.log.roll(now);
+    this.#drawJitter();
+  }
+
+  /** A segment begins. */
+  #drawJitter(): void {
+    const most = Math.min(this.#config.segmentJitterMs, segmentMsOf(this.#config, 0));
+    const jitterMs = Math.floor(this.#host.random() * most);
+    if (jitterMs === this.#jitterMs) return;
+    this.#jitterMs = jitterMs;
+    this.log.setOptions(logOptionsOf(this.#config, jitterMs));
   }
 
   get leaderEpoch(): number {
@@ -301,7 +326,10 @@ export class Partition {
   #stage(bytes: Uint8Array, start: number, end: number, now: number): number | Rejection {
     try {
       const { baseOffset, rolled } = this.log.stage(bytes, start, end, Math.max(0, this.#leaderEpoch), now);
-      if (rolled) this.#host.onSnapshot(this, baseOffset, encodeSnapshot(this.producers));
+      if (rolled) {
+        this.#drawJitter();
+        this.#host.onSnapshot(this, baseOffset, encodeSnapshot(this.producers));
+      }
       return baseOffset;
     } catch (error) {
       return { code: kafkaCodeOf(error), message: (error as Error).message };

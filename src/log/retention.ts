@@ -50,10 +50,10 @@ export function planRetention(state: RetentionState, rules: RetentionRules, now:
     endOf(index) <= highWatermark && (index < segments.length - 1 || active.sizeInBytes > 0);
 
   let gone = 0;
+  // What DeleteRecords took from readers; of compacted logs too.
+  while (gone + 1 < segments.length && endOf(gone) <= logStartOffset) gone++;
   if (rules.cleanupPolicy.includes('delete')) {
     const { retentionMs, retentionBytes } = rules;
-    const expired = (segment: SegmentFacts) => retentionMs >= 0 && now - segmentTime(segment) > retentionMs;
-    while (gone < segments.length && mayGo(gone) && expired(segments[gone]!)) gone++;
     let bytes = 0;
     for (const segment of segments.slice(gone)) bytes += segment.sizeInBytes;
     while (retentionBytes >= 0 && gone < segments.length && mayGo(gone)) {
@@ -61,9 +61,9 @@ export function planRetention(state: RetentionState, rules: RetentionRules, now:
       if (bytes < retentionBytes) break;
       gone++;
     }
+    const expired = (segment: SegmentFacts) => retentionMs >= 0 && now - segmentTime(segment) > retentionMs;
+    while (gone < segments.length && mayGo(gone) && expired(segments[gone]!)) gone++;
   }
-  // What DeleteRecords took from readers; of compacted logs too.
-  while (gone + 1 < segments.length && endOf(gone) <= logStartOffset) gone++;
   return {
     roll: gone === segments.length || isRollDue(active, segmentMs, now),
     deleteBelow: gone === segments.length ? logEndOffset : segments[gone]!.baseOffset,

@@ -20,8 +20,16 @@ const BOUNDS = [
 
 function telling({ fault, ...facts }: BatchFacts) {
   // Of a batch without a header there are no facts.
-  const { walked, recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex } = facts;
-  const records = { walked, recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex };
+  const { walked, recordsMaxTimestamp, recordsMaxIndex, nullKeyIndex, invalidIndex, invalidTimestamp } =
+    facts;
+  const records = {
+    walked,
+    recordsMaxTimestamp,
+    recordsMaxIndex,
+    nullKeyIndex,
+    invalidIndex,
+    invalidTimestamp,
+  };
   return {
     ...(facts.sizeInBytes === 0 ? { sizeInBytes: 0, ...records } : facts),
     fault: fault && { code: fault.code, message: fault.message },
@@ -94,7 +102,14 @@ describe('both inspectors', () => {
       const args = [payload, 0, payload.length, random.int(6), base, ...random.pick(BOUNDS)] as const;
       const ours = telling(jsInspector.walkRecords(...args));
       const theirs = telling(nativeInspector.walkRecords(...args));
-      for (const name of ['recordsMaxTimestamp', 'recordsMaxIndex', 'nullKeyIndex', 'invalidIndex', 'fault'])
+      for (const name of [
+        'recordsMaxTimestamp',
+        'recordsMaxIndex',
+        'nullKeyIndex',
+        'invalidIndex',
+        'invalidTimestamp',
+        'fault',
+      ])
         expect(Reflect.get(ours, name), name).toEqual(Reflect.get(theirs, name));
 
       const time = random.pick([0, -1, NOW, 2 ** 53, 2 ** 63, -(2 ** 63), 2 ** 60 + 2 ** 12]);

@@ -96,12 +96,20 @@ describe.each([
       const late = batch([...three(NOW), { timestamp: NOW + HOUR + 1, key: 'k', value: 'v' }], {
         compression,
       });
-      expect(refusal(late)).toMatchObject({ code: 'TIMESTAMP_INVALID', faults: [{ batchIndex: 3 }] });
+      const message =
+        `record 3: timestamp ${NOW + HOUR + 1} is 3600001 ms after the broker's clock, ${NOW}: ` +
+        'more than message.timestamp.after.max.ms=3600000 allows';
+      expect(refusal(late)).toMatchObject({
+        code: 'TIMESTAMP_INVALID',
+        faults: [{ batchIndex: 3, message }],
+      });
       expect(refusal(late, { messageTimestampAfterMaxMs: HOUR + 1 })).toBeUndefined();
       expect(refusal(late, { messageTimestampType: 'LogAppendTime' })).toBeUndefined();
       const early = batch([{ timestamp: NOW - 1001, value: 'v' }], { compression });
       expect(refusal(early, { messageTimestampBeforeMaxMs: 1000 })).toMatchObject({
-        faults: [{ batchIndex: 0 }],
+        faults: [
+          { batchIndex: 0, message: expect.stringContaining('message.timestamp.before.max.ms=1000 ') },
+        ],
       });
       expect(refusal(early, { messageTimestampBeforeMaxMs: 1001 })).toBeUndefined();
       expect(
@@ -220,6 +228,9 @@ describe.each([
       new RecordBatch(bytes).ensureValid();
       expect(refusal(batch(three(5), { logAppendTime: NOW + HOUR + 1 }))).toMatchObject({
         code: 'TIMESTAMP_INVALID',
+        faults: [
+          { batchIndex: 0, message: expect.stringContaining('message.timestamp.after.max.ms=3600000') },
+        ],
       });
       expect(
         refusal(batch(three(5), { logAppendTime: NOW }), { messageTimestampType: 'LogAppendTime' }),

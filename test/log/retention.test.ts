@@ -96,6 +96,12 @@ describe('what goes', () => {
     expect(plan(FOUR, { retentionMs: -1, retentionBytes: 0 })).toEqual({ roll: true, deleteBelow: 400 });
   });
 
+  it('goes by age too behind what goes by size', () => {
+    const odd = [segment(0, 100, 1), segment(100, 100, 30), segment(200, 100, 2), segment(300, 100, 1)];
+    expect(plan(odd).deleteBelow).toBe(0);
+    expect(plan(odd, { retentionBytes: 300 }).deleteBelow).toBe(200);
+  });
+
   it('goes below the log start, of compacted logs too, but never the active segment', () => {
     const compact = { cleanupPolicy: ['compact'] };
     expect(plan(FOUR, compact).deleteBelow).toBe(0);
