@@ -4,7 +4,7 @@ import { scaled } from './test/support/scale.ts';
 const common = {
   environment: 'node',
   pool: 'forks',
-  testTimeout: 60_000,
+  testTimeout: scaled(60_000, 1_800_000),
   hookTimeout: 60_000,
   // Threads that the source makes are not loaded by vitest.
   execArgv: ['--import', new URL('scripts/typescript.js', import.meta.url).href],

@@ -299,7 +299,7 @@ export class Connection {
     const writer = this.#beginAnswer(request);
     write(writer);
     finishResponse(writer, 0);
-    this.#finish(request, writer.bytes());
+    this.#finish(request, writer.slice(0, writer.position));
   }
 
   replyParts(request: Request, encode: (writer: Writer) => Part[]): void {

@@ -3,6 +3,7 @@ import type { ReadResult } from '../log/log.ts';
 import type { IsolationLevel, Partition } from '../log/partition.ts';
 import type { AbortedTransaction } from '../log/txn-index.ts';
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
+import type { EpochAndOffset, FetchPartitionResult } from '../protocol/fetch.ts';
 import type { Part } from '../protocol/part.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { leaderEpochFault } from './leader-epoch.ts';
@@ -23,16 +24,11 @@ export interface FetchTarget {
   readonly lastFetchedEpoch: number;
 }
 
-export interface FetchResult {
-  readonly index: number;
-  readonly errorCode: number;
-  readonly highWatermark: number;
-  readonly lastStableOffset: number;
-  readonly logStartOffset: number;
-  readonly divergingEpoch: { readonly epoch: number; readonly endOffset: number } | undefined;
-  readonly records: Part | undefined;
-  /** Those of the records that a read_committed reader leaves out; null for other readers. */
-  readonly aborted: readonly AbortedTransaction[] | null;
+/** As it is answered; without records it has no bytes, not null, as in Kafka. */
+export interface FetchResult extends FetchPartitionResult {
+  readonly divergingEpoch: EpochAndOffset | undefined;
+  readonly records: Part;
+  readonly abortedTransactions: readonly AbortedTransaction[] | null;
 }
 
 /** Records that could not be kept in the page cache long enough, and where the reading of them ended. */
@@ -58,37 +54,41 @@ export interface ColdRange {
 
 export interface Reading {
   /** In the order of the targets. */
-  readonly results: FetchResult[];
+  readonly results: readonly FetchResult[];
   /** Records found, bytes. */
   readonly bytes: number;
   /** A partition has something to say besides records: the answer must not wait. */
   readonly urgent: boolean;
   /** Not in the page cache: warm these, then read again. */
-  readonly cold: ColdRange[];
+  readonly cold: readonly ColdRange[];
   /** Partitions that could not be read, and why. */
-  readonly broken: {
-    readonly partition: Partition;
-    readonly offset: number;
-    readonly error: BroadsheetError;
-  }[];
+  readonly broken: readonly BrokenPartition[];
+}
+
+export interface BrokenPartition {
+  readonly partition: Partition;
+  readonly offset: number;
+  readonly error: BroadsheetError;
 }
 
 const NOWHERE = -1;
-const NOTHING_ABORTED: readonly AbortedTransaction[] = [];
+const NO_RECORDS = new Uint8Array(0);
+/** Most readings have none of what a list is for. */
+const NONE: readonly never[] = [];
 /** Transactions that are named beside one partition's records, if it can be helped: where more were aborted, the records
  * end before the next one. */
 const MAX_ABORTED = 500;
 
 function failed(target: FetchTarget, errorCode: number): FetchResult {
   return {
-    index: target.index,
+    partitionIndex: target.index,
     errorCode,
     highWatermark: NOWHERE,
     lastStableOffset: NOWHERE,
     logStartOffset: NOWHERE,
     divergingEpoch: undefined,
-    records: undefined,
-    aborted: null,
+    records: NO_RECORDS,
+    abortedTransactions: null,
   };
 }
 
@@ -146,75 +146,79 @@ function coldRange(target: FetchTarget, partition: Partition, limit: number, upT
 /**
  * Reads the targets in order. The first batch that is found is taken whole, however large; after it nothing exceeds the
  * limits, and no partition gets less than a whole batch. `copied` holds records that could not be kept in the page cache
- * long enough.
+ * long enough, if there are any.
  */
 export function readTargets(
   targets: readonly FetchTarget[],
   limits: FetchLimits,
-  copied: ReadonlyMap<FetchTarget, CopiedRecords>,
+  copied?: ReadonlyMap<FetchTarget, CopiedRecords>,
 ): Reading {
-  const results: FetchResult[] = [];
-  const cold: ColdRange[] = [];
-  const broken: Reading['broken'] = [];
+  // Of the right length from the start: what grows takes room for 16 more.
+  const results = new Array<FetchResult>(targets.length);
+  let cold: ColdRange[] | undefined;
+  let broken: BrokenPartition[] | undefined;
   let bytes = 0;
   let urgent = false;
-  for (const target of targets) {
+  for (let i = 0; i < targets.length; i++) {
+    const target = targets[i]!;
     const { partition, fetchOffset } = target;
     const fault = partition === undefined ? target.missingCode : faultOf(target, partition);
     if (partition === undefined || fault !== KafkaError.NONE) {
-      results.push(failed(target, fault));
+      results[i] = failed(target, fault);
       urgent = true;
       continue;
     }
     const diverging = divergence(target, partition);
     const first = bytes === 0;
     const limit = Math.max(0, Math.min(target.maxBytes, limits.maxBytes - bytes));
-    const copy = diverging === undefined ? copied.get(target) : undefined;
-    let records: Part | undefined = copy?.bytes;
+    const copy = diverging === undefined ? copied?.get(target) : undefined;
+    let records: Part = copy?.bytes ?? NO_RECORDS;
     let upTo = copy?.upTo ?? fetchOffset;
     if (diverging === undefined && copy === undefined) {
       const bounded = readOne(partition, fetchOffset, limit, limits.isolation);
       const { read } = bounded;
       upTo = bounded.upTo;
       if (read instanceof BroadsheetError) {
+        broken ??= [];
         broken.push({ partition, offset: fetchOffset, error: read });
-        results.push(failed(target, brokenCode(target, read)));
+        results[i] = failed(target, brokenCode(target, read));
         urgent = true;
         continue;
       }
       if (read.kind === 'out-of-range') {
-        results.push(failed(target, KafkaError.OFFSET_OUT_OF_RANGE));
+        results[i] = failed(target, KafkaError.OFFSET_OUT_OF_RANGE);
         urgent = true;
         continue;
       }
       if (read.kind === 'cold') {
-        if (first || limit > 0) cold.push(coldRange(target, partition, limit, upTo));
-      } else if (read.kind === 'range') records = { ...read.range };
+        if (first || limit > 0) {
+          cold ??= [];
+          cold.push(coldRange(target, partition, limit, upTo));
+        }
+      } else if (read.kind === 'range') records = read.range;
     } else if (diverging === 'unknown') {
-      results.push(failed(target, KafkaError.OFFSET_OUT_OF_RANGE));
+      results[i] = failed(target, KafkaError.OFFSET_OUT_OF_RANGE);
       urgent = true;
       continue;
     } else if (diverging !== undefined) urgent = true;
     // Longer than asked for: the first batch alone does not fit.
-    if (records !== undefined && (records.length === 0 || (!first && records.length > limit))) {
-      records = undefined;
-    }
-    bytes += records?.length ?? 0;
-    results.push({
-      index: target.index,
+    if (!first && records.length > limit) records = NO_RECORDS;
+    bytes += records.length;
+    results[i] = {
+      partitionIndex: target.index,
       errorCode: KafkaError.NONE,
       highWatermark: partition.highWatermark,
       lastStableOffset: partition.lastStableOffset,
       logStartOffset: partition.logStartOffset,
       divergingEpoch: diverging,
       records,
-      aborted:
+      abortedTransactions:
         limits.isolation !== 'read_committed'
           ? null
-          : records === undefined
-            ? NOTHING_ABORTED
+          : records.length === 0
+            ? NONE
             : partition.abortedTransactions(fetchOffset, upTo),
-    });
+    };
   }
-  return { results, bytes, urgent, cold, broken };
+  return { results, bytes, urgent, cold: cold ?? NONE, broken: broken ?? NONE };
 }

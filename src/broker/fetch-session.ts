@@ -93,7 +93,7 @@ export class SessionPartition implements FetchTarget, PartitionWatcher {
   /** Whether the result has something that the client was not told. */
   isNews(result: FetchResult): boolean {
     return (
-      result.records !== undefined ||
+      result.records.length > 0 ||
       result.errorCode !== KafkaError.NONE ||
       result.divergingEpoch !== undefined ||
       result.highWatermark !== this.#highWatermark ||
@@ -260,7 +260,7 @@ export class FetchSession implements Watched {
       if (partition.isNews(result)) {
         news.push({ topic: partition.topic, result });
         partition.told(result);
-        if (result.records !== undefined) partition.place = this.#nextPlace++;
+        if (result.records.length > 0) partition.place = this.#nextPlace++;
       }
       this.#settle(partition, result);
     });
@@ -272,7 +272,7 @@ export class FetchSession implements Watched {
   #settle(partition: SessionPartition, result: FetchResult): void {
     if (!partition.dirty || !partition.kept || this.#closed) return;
     const { records, errorCode, divergingEpoch, highWatermark, lastStableOffset } = result;
-    if (records !== undefined || errorCode !== KafkaError.NONE || divergingEpoch !== undefined) return;
+    if (records.length > 0 || errorCode !== KafkaError.NONE || divergingEpoch !== undefined) return;
     const end = this.#isolation === 'read_committed' ? lastStableOffset : highWatermark;
     if (partition.fetchOffset < end) return;
     partition.dirty = false;

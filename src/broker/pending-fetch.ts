@@ -1,4 +1,5 @@
-/** One fetch from its first reading to its answer: what is cold is warmed, what is too little waits. */
+/** One fetch from its first reading to its answer: what is cold is warmed, what is too little waits. Most are answered by the
+ * first reading, and what only the others need is made when they do. */
 import type { Partition } from '../log/partition.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { DelayedFetch, DelayedFetches, WakeReason, Watched } from './delayed-fetch.ts';
@@ -50,9 +51,10 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
   readonly #options: FetchOptions;
   readonly #fetches: DelayedFetches;
   readonly #clock: Clock;
-  readonly #deadline: number;
+  /** Of the wait for data, once it is known that there is one. */
+  #deadline: number | undefined;
   readonly #answer: (targets: readonly Target[], reading: Reading) => void;
-  readonly #copied = new Map<FetchTarget, CopiedRecords>();
+  #copied: Map<FetchTarget, CopiedRecords> | undefined;
   #delayed: DelayedFetch | undefined;
   /** No more waiting for data: answer with what there is. */
   #final = false;
@@ -72,20 +74,30 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
     this.#options = options;
     this.#fetches = fetches;
     this.#clock = clock;
-    this.#deadline = clock.monotonic() + options.maxWaitMs;
     this.#answer = answer;
   }
 
   start(): void {
-    this.#request.abandon = () => this.#delayed?.cancel();
-    this.#request.hurry = () => {
-      this.#final = true;
-      this.#delayed?.wake('hurried');
-    };
     this.#attempt();
   }
 
-  readonly #fail = (error: unknown): void => this.#request.connection.fail(this.#request, error);
+  #fail(error: unknown): void {
+    this.#request.connection.fail(this.#request, error);
+  }
+
+  /** The first reading was not all. Gives the ms that are left to wait for data. */
+  #rest(): number {
+    if (this.#deadline === undefined) {
+      this.#deadline = this.#clock.monotonic() + this.#options.maxWaitMs;
+      this.#request.abandon = () => this.#delayed?.cancel();
+      this.#request.hurry = () => {
+        this.#final = true;
+        this.#delayed?.wake('hurried');
+      };
+      return this.#options.maxWaitMs;
+    }
+    return this.#deadline - this.#clock.monotonic();
+  }
 
   #attempt(): void {
     if (!this.#request.open) return;
@@ -93,14 +105,15 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
     const targets = this.#scope.targets();
     const reading = readTargets(targets, this.#options, this.#copied);
     if (reading.cold.length > 0) {
+      this.#rest();
       this.#warm(reading)
         .then(() => this.#attempt())
-        .catch(this.#fail);
+        .catch((error: unknown) => this.#fail(error));
       return;
     }
-    const left = this.#deadline - this.#clock.monotonic();
     const enough = reading.bytes >= minBytes || reading.urgent || this.#scope.empty;
-    if (this.#final || enough || maxWaitMs <= 0 || left <= 0) {
+    const left = this.#final || enough || maxWaitMs <= 0 ? 0 : this.#rest();
+    if (left <= 0) {
       this.#answer(targets, reading);
       return;
     }
@@ -112,7 +125,7 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
 
   #woken(reason: WakeReason): void {
     this.#delayed = undefined;
-    this.#copied.clear();
+    this.#copied = undefined;
     if (reason !== 'data') this.#final = true;
     try {
       this.#attempt();
@@ -133,6 +146,7 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
     }
     for (const { target, partition, offset, maxBytes, upTo } of reading.cold) {
       const bytes = await this.#tolerate(partition.log.readBatches(offset, maxBytes, upTo));
+      this.#copied ??= new Map();
       this.#copied.set(target, { bytes: bytes ?? new Uint8Array(), upTo });
     }
   }

@@ -29,9 +29,14 @@ export interface TopicOutcome {
 }
 
 export class PendingProduce implements AppendListener {
-  readonly topics: TopicOutcome[] = [];
-  /** By the token that append() was given. */
-  readonly #outcomes: PartitionOutcome[] = [];
+  /** Their lists have their length from the start: what grows takes room for 16 more. */
+  readonly topics: TopicOutcome[];
+  #topicCount = 0;
+  /** By the token that append() was given: in the order of the request. */
+  readonly #outcomes: PartitionOutcome[];
+  #count = 0;
+  /** The token of the first partition of the last topic that was begun. */
+  #topicBegin = 0;
   /** Bytes that are stored instead of those that came. */
   #kept: Uint8Array[] | undefined;
   /** Appends that have not ended, and one for the staging itself. */
@@ -41,14 +46,19 @@ export class PendingProduce implements AppendListener {
   readonly #transactional: boolean;
   readonly #done: (produce: PendingProduce) => void;
 
-  /** `transactional`: the request has a transactional id. `done` is called once, when the last append has ended. */
+  /** `topics`, `partitions`: how many the request has. `transactional`: it has a transactional id. `done` is called once,
+   * when the last append has ended. */
   constructor(
     version: number,
+    topics: number,
+    partitions: number,
     inspector: BatchInspector,
     transactional: boolean,
     done: (produce: PendingProduce) => void,
   ) {
     this.#version = version;
+    this.topics = new Array(topics);
+    this.#outcomes = new Array(partitions);
     this.#inspector = inspector;
     this.#transactional = transactional;
     this.#done = done;
@@ -59,8 +69,9 @@ export class PendingProduce implements AppendListener {
     return this.#outcomes.find((outcome) => outcome.errorCode !== KafkaError.NONE);
   }
 
-  beginTopic(topic: string): void {
-    this.topics.push({ topic, partitions: [] });
+  beginTopic(topic: string, partitions: number): void {
+    this.topics[this.#topicCount++] = { topic, partitions: new Array(partitions) };
+    this.#topicBegin = this.#count;
   }
 
   /** Notes a partition of the last topic that was begun; gives its token. */
@@ -75,8 +86,10 @@ export class PendingProduce implements AppendListener {
       errorMessage: null,
       partition,
     };
-    this.topics.at(-1)!.partitions.push(outcome);
-    return this.#outcomes.push(outcome) - 1;
+    const token = this.#count++;
+    this.topics[this.#topicCount - 1]!.partitions[token - this.#topicBegin] = outcome;
+    this.#outcomes[token] = outcome;
+    return token;
   }
 
   refuse(index: number, errorCode: number, message: string | null): void {

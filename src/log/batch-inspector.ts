@@ -5,7 +5,7 @@
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { BatchInfo } from './log.ts';
 
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+export type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 /** The object is used again by the next call of any inspector: read it at once. */
 export interface BatchFacts extends Mutable<BatchInfo> {

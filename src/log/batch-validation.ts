@@ -24,7 +24,7 @@ import {
 } from '../protocol/records/batch.ts';
 import { frameBytes } from '../protocol/records/reader.ts';
 import { BroadsheetError, type ErrorCode } from '../runtime/errors.ts';
-import type { BatchFacts, BatchInspector } from './batch-inspector.ts';
+import { type BatchFacts, type BatchInspector, type Mutable, noFacts } from './batch-inspector.ts';
 import type { BatchInfo } from './log.ts';
 
 /** The topic configs that say what may be produced. */
@@ -57,7 +57,7 @@ export class RecordsRefused extends BroadsheetError {
   }
 }
 
-/** A batch that may be appended. */
+/** A batch that may be appended. The object is used again by the next validation: read it at once. */
 export interface ProducedBatch extends BatchInfo {
   /** The bytes to store, where compression.type wants another codec than the producer's: they are not those handed in. */
   readonly recoded: Uint8Array | undefined;
@@ -123,13 +123,18 @@ export function validateProduced(
     const records = unpacked ?? bytes.subarray(start + BATCH_HEADER_BYTES, start + size);
     const recoded = recode(bytes.subarray(start, start + BATCH_HEADER_BYTES), records, target, rules);
     inspector.patchBatch(recoded, 0, recoded.length, stamps, maxTimestamp);
-    const attributes =
+    info.maxTimestamp = maxTimestamp;
+    info.attributes =
       (info.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_LOG_APPEND_TIME)) | target | stamp;
-    return { ...info, maxTimestamp, attributes, sizeInBytes: recoded.length, recoded };
+    info.sizeInBytes = recoded.length;
+    info.recoded = recoded;
+    return info;
   }
   if (stamps === flagged && maxTimestamp === info.maxTimestamp) return info;
   inspector.patchBatch(bytes, start, start + size, stamps, maxTimestamp);
-  return { ...info, maxTimestamp, attributes: (info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME) | stamp };
+  info.maxTimestamp = maxTimestamp;
+  info.attributes = (info.attributes & ~ATTRIBUTE_LOG_APPEND_TIME) | stamp;
+  return info;
 }
 
 /** The id of the codec in which the topic stores a batch. */
@@ -180,20 +185,21 @@ function holdsOneBatch(bytes: Uint8Array, start: number, end: number): boolean {
   return first !== undefined && frameBytes(bytes, start + first, end) === undefined;
 }
 
-function infoOf(facts: BatchFacts): ProducedBatch {
-  return {
-    baseOffset: facts.baseOffset,
-    lastOffset: facts.lastOffset,
-    maxTimestamp: facts.maxTimestamp,
-    producerId: facts.producerId,
-    producerEpoch: facts.producerEpoch,
-    baseSequence: facts.baseSequence,
-    recordCount: facts.recordCount,
-    attributes: facts.attributes,
-    leaderEpoch: facts.leaderEpoch,
-    sizeInBytes: facts.sizeInBytes,
-    recoded: undefined,
-  };
+const produced: Mutable<ProducedBatch> = { ...noFacts(), recoded: undefined };
+
+function infoOf(facts: BatchFacts): Mutable<ProducedBatch> {
+  produced.baseOffset = facts.baseOffset;
+  produced.lastOffset = facts.lastOffset;
+  produced.maxTimestamp = facts.maxTimestamp;
+  produced.producerId = facts.producerId;
+  produced.producerEpoch = facts.producerEpoch;
+  produced.baseSequence = facts.baseSequence;
+  produced.recordCount = facts.recordCount;
+  produced.attributes = facts.attributes;
+  produced.leaderEpoch = facts.leaderEpoch;
+  produced.sizeInBytes = facts.sizeInBytes;
+  produced.recoded = undefined;
+  return produced;
 }
 
 /** Throws what the last walk over the records found, if it is a reason to refuse them. */

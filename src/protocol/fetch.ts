@@ -213,7 +213,7 @@ export interface FetchPartitionResult {
   readonly lastStableOffset: number;
   readonly logStartOffset: number;
   /** Version 12+: where the asker's log parts from this one. */
-  readonly divergingEpoch?: EpochAndOffset;
+  readonly divergingEpoch?: EpochAndOffset | undefined;
   /** Version 12+: who leads instead. */
   readonly currentLeader?: LeaderAndEpoch;
   /** Version 12+, of KRaft: the snapshot to read instead. */
@@ -257,9 +257,11 @@ export function encodeFetchResponse(
   if (version < MIN_VERSION || version > MAX_VERSION) throw versionUnwritable('FetchResponse', version);
   const flexible = version >= FIRST_FLEXIBLE;
   const { responses } = result;
-  // The Writer may move its memory while it grows: slices are made at the end.
-  const cuts: number[] = [];
-  const records: Part[] = [];
+  // The Writer may move its memory while it grows: what lies between the records is cut out of it at the end.
+  const found = countRecords(responses);
+  const cuts = new Array<number>(found);
+  const parts = new Array<Part>(2 * found + 1);
+  let count = 0;
   w.int32(result.throttleTimeMs);
   if (version >= 7) {
     w.int16(result.errorCode);
@@ -276,8 +278,8 @@ export function encodeFetchResponse(
       const partition = partitions[p]!;
       writePartition(w, version, partition);
       if (partition.records !== null && partition.records.length > 0) {
-        cuts.push(w.position);
-        records.push(partition.records);
+        cuts[count] = w.position;
+        parts[2 * count++ + 1] = partition.records;
       }
       if (flexible) writePartitionTags(w, partition);
     }
@@ -286,15 +288,25 @@ export function encodeFetchResponse(
   if (version >= 16) writeNodeEndpoints(w, result.nodeEndpoints ?? []);
   else if (flexible) w.int8(0);
 
-  const parts: Part[] = [];
+  // A partition's facts lie in front of its records; behind the last ones there may be nothing.
   let start = from;
-  for (let i = 0; i < cuts.length; i++) {
-    if (cuts[i]! > start) parts.push(w.slice(start, cuts[i]!));
-    parts.push(records[i]!);
+  for (let i = 0; i < found; i++) {
+    parts[2 * i] = w.slice(start, cuts[i]!);
     start = cuts[i]!;
   }
-  if (w.position > start) parts.push(w.slice(start, w.position));
+  if (w.position > start) parts[2 * found] = w.slice(start, w.position);
+  else parts.length = 2 * found;
   return parts;
+}
+
+/** Partitions with records. */
+function countRecords(responses: readonly FetchTopicResult[]): number {
+  let count = 0;
+  for (let t = 0; t < responses.length; t++) {
+    const { partitions } = responses[t]!;
+    for (let p = 0; p < partitions.length; p++) if ((partitions[p]!.records?.length ?? 0) > 0) count++;
+  }
+  return count;
 }
 
 /** Everything up to the records. */

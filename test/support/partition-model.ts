@@ -442,8 +442,8 @@ export class PartitionModel {
     const batches: RecordBatch[] = [];
     const aborted: AbortedTransaction[] = [];
     for (let at = from; ; ) {
-      const { records, aborted: told } = await this.#fetchOne(at, isolation);
-      if (records === undefined) return { batches, aborted };
+      const { records, abortedTransactions: told } = await this.#fetchOne(at, isolation);
+      if (records.length === 0) return { batches, aborted };
       let got = 0;
       for (const batch of readBatches(bytesOf(records)) as Iterable<RecordBatch>) {
         expect(batch.checksOut()).toBe(true);

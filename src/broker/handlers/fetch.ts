@@ -40,7 +40,6 @@ import type { HandlerRow } from './handler.ts';
 
 const FIRST_WITH_TOPIC_ID = 13;
 const VERSIONS = [4, 18] as const;
-const NO_RECORDS = new Uint8Array(0);
 
 /** Used up before the call that fills it returns. */
 const message = new FetchRequestReader();
@@ -81,14 +80,12 @@ function fetchAll(request: Request, broker: BrokerContext, opensSession: boolean
   const byId = request.version >= FIRST_WITH_TOPIC_ID;
   const replica = message.replicaId >= 0;
   const resolve = resolver(broker, byId, replica);
-  const topics: TopicRange[] = [];
-  const targets: FetchTarget[] = [];
-  for (let t = 0, p = 0; t < message.topicCount; t++) {
+  const topics = new Array<TopicRange>(message.topicCount);
+  const targets = new Array<FetchTarget>(message.partitionCount);
+  for (let t = 0, p = 0; t < topics.length; t++) {
     const topic = message.topics[t]!;
-    for (; p < message.partitionEnds[t]!; p++) {
-      targets.push(target(topic, p, resolve));
-    }
-    topics.push({ topic, end: p });
+    for (; p < message.partitionEnds[t]!; p++) targets[p] = target(topic, p, resolve);
+    topics[t] = { topic, end: p };
   }
   const options = optionsOf(broker);
   const { isolation } = options;
@@ -112,8 +109,8 @@ function fetchAll(request: Request, broker: BrokerContext, opensSession: boolean
 function inOrder(topics: readonly TopicRange[], results: readonly FetchResult[]): FetchTopicResult[] {
   let at = 0;
   return topics.map(({ topic, end }) => {
-    const partitions: FetchPartitionResult[] = [];
-    for (; at < end; at++) partitions.push(partitionAnswer(results[at]!));
+    const partitions = results.slice(at, end);
+    at = end;
     return { topic, partitions };
   });
 }
@@ -236,7 +233,7 @@ function inGroups(news: readonly SessionNews[]): FetchTopicResult[] {
       last = { topic, partitions: [] };
       topics.push(last);
     }
-    last.partitions.push(partitionAnswer(result));
+    last.partitions.push(result);
   }
   return topics;
 }
@@ -261,20 +258,6 @@ function refuse(request: Request, errorCode: number, sessionId = NO_SESSION): vo
 function reply(request: Request, sessionId: number, responses: readonly FetchTopicResult[]): void {
   const result = { throttleTimeMs: 0, errorCode: KafkaError.NONE, sessionId, responses };
   request.replyParts((writer) => encodeFetchResponse(writer, request.version, result, 0));
-}
-
-function partitionAnswer(result: FetchResult): FetchPartitionResult {
-  const { index, errorCode, highWatermark, lastStableOffset, logStartOffset, divergingEpoch } = result;
-  return {
-    partitionIndex: index,
-    errorCode,
-    highWatermark,
-    lastStableOffset,
-    logStartOffset,
-    ...(divergingEpoch === undefined ? {} : { divergingEpoch }),
-    abortedTransactions: result.aborted,
-    records: result.records ?? NO_RECORDS,
-  };
 }
 
 export const fetch: HandlerRow = {

@@ -40,6 +40,7 @@ const FIRST_WITH_TOPIC_ID = 13;
 const TRANSACTION_VERSION = 2;
 /** The one client that may write to internal topics, as in Kafka. */
 const ADMIN_CLIENT_ID = '__admin_client';
+const NONE: readonly never[] = [];
 
 /** Used up before the call that fills it returns. */
 const message = new ProduceRequestReader();
@@ -117,9 +118,9 @@ function find(topic: string, index: number, version: number, broker: BrokerConte
 }
 
 /** Topics of the request that are being made, or are made now, each with what refused it. */
-function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[string, number]>[] {
-  const waits: Promise<[string, number]>[] = [];
-  if (version >= FIRST_WITH_TOPIC_ID) return waits;
+function topicsToWaitFor(version: number, broker: BrokerContext): readonly Promise<[string, number]>[] {
+  if (version >= FIRST_WITH_TOPIC_ID) return NONE;
+  let waits: Promise<[string, number]>[] | undefined;
   for (let t = 0; t < message.topicCount; t++) {
     const name = message.topics[t]!;
     const settled = broker.topics.settled(name);
@@ -130,9 +131,10 @@ function topicsToWaitFor(version: number, broker: BrokerContext): Promise<[strin
     const code = broker.topics.mayAutoCreate(name)
       ? broker.topics.autoCreate(name)
       : Promise.allSettled([settled]).then(() => KafkaError.NONE);
+    waits ??= [];
     waits.push(code.then((refusal) => [name, refusal]));
   }
-  return waits;
+  return waits ?? NONE;
 }
 
 /** Hands every batch to its partition, unless all are refused; the answer follows when all appends have ended. `added` is what
@@ -147,12 +149,18 @@ function stage(
   const { version, bytes } = request;
   const { acks, transactionalId } = message;
   const now = broker.clock.now();
-  const produce = new PendingProduce(version, broker.inspector, transactionalId !== null, (done) =>
-    answer(request, acks, done),
+  const { topicCount, partitionCount } = message;
+  const produce = new PendingProduce(
+    version,
+    topicCount,
+    partitionCount,
+    broker.inspector,
+    transactionalId !== null,
+    (done) => answer(request, acks, done),
   );
   for (let t = 0, p = 0; t < message.topicCount; t++) {
     const topic = message.topics[t]!;
-    produce.beginTopic(topic);
+    produce.beginTopic(topic, message.partitionEnds[t]! - p);
     for (; p < message.partitionEnds[t]!; p++) {
       const index = message.partitions[p]!;
       if (refusal !== undefined) {
