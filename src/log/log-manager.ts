@@ -123,6 +123,7 @@ export class LogManager implements PartitionHost {
       roll: (partition: Partition) => this.#roll(partition),
       checkpointLogStarts: () => this.checkpointLogStarts(),
       checkpointFlushed: () => this.#checkpoints.write(RECOVERY_POINT_FILE),
+      ensureSnapshot: (partition: Partition, offset: number) => this.#ensureSnapshot(partition, offset),
       removeSnapshots: (partition: Partition) => this.#snapshots.removeOld(partition),
       inBackground: (what: string, work: Promise<void>) => this.#inBackground(what, work),
     };
@@ -384,6 +385,21 @@ export class LogManager implements PartitionHost {
     const offset = log.writtenOffset;
     partition.roll(this.#options.clock.now());
     await this.#snapshots.write(partition, offset, encodeSnapshot(producers));
+  }
+
+  /** That of a roll may be missing: a kill came before it was written. */
+  async #ensureSnapshot(partition: Partition, offset: number): Promise<void> {
+    const snapshots = this.#slots.get(partition)?.snapshots;
+    if (snapshots === undefined) return;
+    const { log, producers } = partition;
+    let newest = snapshots.offsets[snapshots.offsets.length - 1] ?? -1;
+    if (newest < offset) {
+      this.commitTick();
+      newest = log.writtenOffset;
+      await this.#snapshots.write(partition, newest, encodeSnapshot(producers));
+    }
+    // A power cut that took the end of the log would take the snapshot with it.
+    if (log.flushedOffset < newest) await log.flush();
   }
 
   // --- flushing ---

@@ -17,6 +17,8 @@ export interface RetentionHost {
   roll(partition: Partition): Promise<void>;
   /** Resolves when the log start offsets of all partitions are on disk. */
   checkpointLogStarts(): Promise<void>;
+  /** Resolves when a snapshot of the producers at or past an offset is on disk, and the log up to it. */
+  ensureSnapshot(partition: Partition, offset: number): Promise<void>;
   /** Producer snapshots below the first segment. */
   removeSnapshots(partition: Partition): Promise<void>;
   inBackground(what: string, work: Promise<void>): void;
@@ -140,7 +142,9 @@ export class LogRetention {
     const gone = bases.filter((_, i) => i + 1 < bases.length && bases[i + 1]! <= offset);
     if (gone.length === 0 || partition.deleted || partition.offline !== undefined) return;
     const startsAt = bases[gone.length]!;
-    if (log.flushedOffset < startsAt) await log.flush();
+    // What producers wrote below it is told by a snapshot alone, then.
+    await this.#host.ensureSnapshot(partition, startsAt);
+    if (partition.deleted || partition.offline !== undefined) return;
     partition.setLogStartOffset(startsAt);
     // A log start that readers have seen never moves back: it is on disk before anything goes.
     await this.#host.checkpointLogStarts();

@@ -116,15 +116,16 @@ export class ProducerSnapshots {
     }
   }
 
-  /** Entries of the newest snapshot at or below an offset that checks out, and its offset; those that don't are removed. */
+  /** Entries of the newest snapshot between two offsets that checks out, and its offset; those that don't are removed. */
   async newest(
     dir: string,
+    atLeast: number,
     atMost = Number.POSITIVE_INFINITY,
   ): Promise<{ offset: number; entries: ProducerEntry[] } | undefined> {
     for (;;) {
       const at = this.#offsets.findLastIndex((offset) => offset <= atMost);
       const offset = this.#offsets[at];
-      if (offset === undefined) return undefined;
+      if (offset === undefined || offset < atLeast) return undefined;
       const path = `${dir}/${snapshotName(offset)}`;
       try {
         return { offset, entries: decodeSnapshot(await this.#files.read(path)) };
@@ -187,27 +188,40 @@ export async function loadProducerState(
 ): Promise<ProducerState> {
   const { aborted, abortedFrom = Number.POSITIVE_INFINITY } = options;
   const begin = log.segmentBaseOffsets()[0] ?? 0;
-  const newest = await snapshots.newest(log.dir, abortedFrom);
+  const markers = new MarkerReader(log);
+  const replay = async (state: ProducerState, from: number, end?: number) => {
+    const faults = await forEachBatch(
+      log,
+      from,
+      true,
+      async (batch) => {
+        if (batch.producerId < 0) return;
+        const marker = isMarker(batch) ? await markers.read(batch.baseOffset) : undefined;
+        const before = state.get(batch.producerId);
+        state.replay(batch, marker?.coordinatorEpoch ?? -1);
+        if (marker?.commit === false) {
+          const transaction = abortedBy(batch.producerId, batch.baseOffset, before, state);
+          if (transaction !== undefined) aborted?.add(transaction);
+        }
+      },
+      end,
+    );
+    for (const fault of faults) snapshots.warnUnread(log.dir, fault);
+  };
   // What came between an older one and the first segment is gone: its producers may have gone on since.
-  const snapshot = newest === undefined || newest.offset < begin ? undefined : newest;
+  let snapshot = await snapshots.newest(log.dir, begin, abortedFrom);
+  if (snapshot === undefined && begin > 0) {
+    // Who wrote last below the first segment, and nothing since, is only in one that is too new to tell of all markers.
+    snapshot = await snapshots.newest(log.dir, begin);
+    if (snapshot !== undefined) await replay(new ProducerState(), begin, snapshot.offset);
+  }
   const entries = (snapshot?.entries ?? []).filter(
     (entry) => !isExpired(entry, options.now, options.expirationMs),
   );
   // Not from the log's start: DeleteRecords takes nothing from what producers are known to have sent.
   const from = snapshot?.offset ?? begin;
   const state = new ProducerState(await recallBatches(log, entries, from));
-  const markers = new MarkerReader(log);
-  const faults = await forEachBatch(log, from, true, async (batch) => {
-    if (batch.producerId < 0) return;
-    const marker = isMarker(batch) ? await markers.read(batch.baseOffset) : undefined;
-    const before = state.get(batch.producerId);
-    state.replay(batch, marker?.coordinatorEpoch ?? -1);
-    if (marker?.commit === false) {
-      const transaction = abortedBy(batch.producerId, batch.baseOffset, before, state);
-      if (transaction !== undefined) aborted?.add(transaction);
-    }
-  });
-  for (const fault of faults) snapshots.warnUnread(log.dir, fault);
+  await replay(state, from);
   return state;
 }
 

@@ -563,6 +563,27 @@ describe('retention', () => {
     expect(partition.logEndOffset).toBe(5);
   });
 
+  it('has the producers of what it deletes on disk, where a kill came before the snapshot of a roll', async () => {
+    known.set('t-0', { topicId: ID_A, leaderEpoch: 0, config: topicConfigForTests({ segmentBytes: 100 }) });
+    let manager = await open();
+    let partition = await manager.create('t', 0, known.get('t-0')!);
+    const maxTimestamp = clock.now();
+    append(manager, partition, { producerId: 5, producerEpoch: 0, baseSequence: 0, maxTimestamp });
+    for (let i = 0; i < 5; i++) append(manager, partition, { maxTimestamp });
+    for (let n = 0; n < 5; n++) await settle();
+    await kill();
+    for (const name of [...engine.files.content.keys()])
+      if (name.endsWith('.snapshot')) engine.files.content.delete(name);
+    manager = await open();
+    partition = manager.partition('t', 0)!;
+    partition.setLogStartOffset(3);
+    await manager.retain();
+    expect(partition.log.segmentBaseOffsets()).toEqual([3, 4, 5]);
+    await kill();
+    partition = (await open()).partition('t', 0)!;
+    expect(partition.producers.get(5)?.batches.map((batch) => batch.lastSequence)).toEqual([0]);
+  });
+
   it('has the log start on disk before it deletes, and deletes nothing when that fails', async () => {
     const { manager, partition } = await aged({ retentionMs: -1 });
     manager.setConfig(partition, { ...partition.config, retentionMs: 3 * DAY });

@@ -176,6 +176,18 @@ describe('loadProducerState', () => {
     expect([...engine.files.content.keys()]).toEqual(['/d/t/00000000000000000006.snapshot']);
   });
 
+  it('knows by a newer snapshot what lies below the first segment, and all markers all the same', async () => {
+    const engine = new MemoryEngine();
+    engine.preload('/d/t', new Map([[6, KAFKA_MARKER]]));
+    const log = await engine.open('/d/t', openOptions);
+    engine.files.content.set(`/d/t/${snapshotName(7)}`, Buffer.from(KAFKA_SNAPSHOT));
+    const snapshots = new ProducerSnapshots(engine.files, silentLogger);
+    await snapshots.open(log, [snapshotName(7)]);
+    const state = await loadProducerState(log, snapshots, { ...never, abortedFrom: 6 });
+    expect(state.get(10)?.batches).toMatchObject([{ lastSequence: 4 }]);
+    expect(state.get(12)?.batches).toMatchObject([{ lastSequence: 0 }]);
+  });
+
   it('keeps producers whose batches it read, however old, until the next check', async () => {
     const engine = new MemoryEngine();
     engine.preload('/d/t', new Map([[0, KAFKA_SEGMENT]]));

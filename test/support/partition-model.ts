@@ -235,6 +235,12 @@ export class PartitionModel {
     for (const { base, producerId, baseSequence } of this.#entries.toReversed())
       if (base >= end && baseSequence >= 0) this.#sequences.set(producerId, baseSequence);
     this.#entries = this.#entries.filter(({ last }) => last < end);
+    // What is left lies below the log's start: the log begins anew there, and knows of no producer, as Apache Kafka's does.
+    const left = Math.max(
+      (this.#entries.at(-1)?.last ?? -1) + 1,
+      this.#partition.log.segmentBaseOffsets()[0]!,
+    );
+    if (left < this.#start) this.#sequences.clear();
     this.counts.cuts++;
   }
 
