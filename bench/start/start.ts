@@ -148,6 +148,9 @@ async function settled(pid: number, ms: number): Promise<Start> {
   return { ms, cpuMs, readBytes, diskBytes, mebibytes: residentMebibytes(pid) };
 }
 
+/** Node 20 reads the certificates of NODE_EXTRA_CA_CERTS before anything else, in as long as the rest of a bare start. */
+const { NODE_EXTRA_CA_CERTS: _, ...ENVIRONMENT } = process.env;
+
 const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 
 export const broadsheet: Starter = async (home, serving = untilServing, settings = {}) => {
@@ -165,6 +168,7 @@ export const broadsheet: Starter = async (home, serving = untilServing, settings
   const began = performance.now();
   const child = spawn(process.execPath, [CLI, 'start', ...listen, '--log-level', 'error'], {
     stdio: ['ignore', 'ignore', 'inherit'],
+    env: ENVIRONMENT,
   });
   await serving(port);
   const start = await settled(child.pid!, performance.now() - began);
@@ -200,7 +204,7 @@ export const kafka: Starter = async (home, serving = untilServing, settings = {}
 
 async function bareNode(): Promise<Start> {
   const began = performance.now();
-  const child = spawn(process.execPath, ['-e', '0'], { stdio: 'ignore' });
+  const child = spawn(process.execPath, ['-e', '0'], { stdio: 'ignore', env: ENVIRONMENT });
   await until(child);
   const ms = performance.now() - began;
   const idle = spawn(
@@ -208,6 +212,7 @@ async function bareNode(): Promise<Start> {
     ['-e', 'console.log(process.cpuUsage()); setInterval(() => {}, 1e6)'],
     {
       stdio: ['ignore', 'pipe', 'inherit'],
+      env: ENVIRONMENT,
     },
   );
   await once(idle.stdout!, 'data');
