@@ -17,6 +17,7 @@ Napi::Object init_addon(Napi::Env env, Napi::Object exports) {
   environment->init_exports(exports);
   define(env, exports, {{"lastStatus", last_status}});
   init_batch_binding(env, exports);
+  init_cleaner_binding(env, exports);
   init_file_binding(env, exports);
   init_test_binding(env, exports);
   init_socket_binding(env, exports);

@@ -7,6 +7,7 @@
 namespace broadsheet {
 
 void init_batch_binding(napi_env env, napi_value exports);
+void init_cleaner_binding(napi_env env, napi_value exports);
 void init_file_binding(napi_env env, napi_value exports);
 void init_test_binding(napi_env env, napi_value exports);
 void init_socket_binding(napi_env env, napi_value exports);

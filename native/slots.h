@@ -27,6 +27,7 @@ namespace broadsheet {
   X(kNullKeyIndex, "nullKeyIndex")           /* the first record without a key, -1: none */        \
   X(kInvalidIndex, "invalidIndex")           /* the first record that is refused, -1: none */      \
   X(kInvalidTimestamp, "invalidTimestamp")   /* of that record, when it lies outside the bounds */ \
+  X(kTombstones, "tombstones")               /* 1: one without a value stays in the batch, else 0 */   \
   /* the FileRange that a read found */                                                            \
   X(kSegment, "segment")                                                                           \
   X(kPosition, "position")                                                                         \

@@ -40,6 +40,7 @@ const SLOTS = [
   'nullKeyIndex',
   'invalidIndex',
   'invalidTimestamp',
+  'tombstones',
   'segment',
   'position',
   'length',
@@ -287,6 +288,34 @@ export interface Addon extends SocketAddon, LogAddon {
     end: number,
     logAppendTime: boolean,
     maxTimestamp: number,
+  ): number;
+  /** CleanerEngine.learn, into the memory of an OffsetMap that has room for so many more keys. Returns how many came to it, or
+   * CORRUPT; results: walked, 1 if all were learned. */
+  learnKeys(
+    map: Uint8Array,
+    secret: Int32Array,
+    room: number,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    count: number,
+    baseOffset: number,
+    from: number,
+  ): number;
+  /** CleanerEngine.sift. Returns how many records stay, or CORRUPT; results: length (copied), tombstones, recordsMaxTimestamp (a
+   * delta). */
+  siftRecords(
+    map: Uint8Array,
+    secret: Int32Array,
+    bytes: Uint8Array,
+    start: number,
+    end: number,
+    count: number,
+    baseOffset: number,
+    upTo: number,
+    dropsTombstones: boolean,
+    into: Uint8Array,
+    at: number,
   ): number;
   /** CRC32C of [start, end). */
   crc32c(bytes: Uint8Array, start: number, end: number): number;

@@ -12,11 +12,12 @@ import {
   BATCH_HEADER_BYTES,
   BATCH_LENGTH_AT,
   type BatchHeader,
+  CRC_AT,
   LOG_OVERHEAD_BYTES,
   MAX_TIMESTAMP_AT,
-  patchCrc,
   RECORD_COUNT_AT,
 } from '../protocol/records/batch.ts';
+import type { CleanerEngine } from './cleaner-engine.ts';
 import type { OffsetMap } from './cleaner-map.ts';
 import { RecordCursor, varlong } from './cleaner-records.ts';
 import type { CleanedTransactions } from './cleaner-transactions.ts';
@@ -26,6 +27,9 @@ import { corrupt } from './js-batch.ts';
 const MAX_UNPACKED_BYTES = 2 ** 31 - 1;
 const CONTROL_TYPE_AT = 2;
 const NO_TIMESTAMP = -1n;
+const ROOM_BYTES = 1 << 20;
+/** No offset is at or below it. */
+const NOTHING = Number.NEGATIVE_INFINITY;
 
 /** The newest batch of a producer that is known: by its last offset, or by its epoch where that was a marker. */
 export interface LastRecord {
@@ -36,6 +40,7 @@ export interface LastRecord {
 }
 
 export interface FilterOptions {
+  readonly engine: CleanerEngine;
   readonly map: OffsetMap;
   readonly transactions: CleanedTransactions;
   readonly lastRecords: ReadonlyMap<number, LastRecord>;
@@ -69,16 +74,39 @@ export function controlTypeOf(batch: BatchHeader): number {
   return (bytes[cursor.keyStart + CONTROL_TYPE_AT]! << 8) | bytes[cursor.keyStart + CONTROL_TYPE_AT + 1]!;
 }
 
+/** Memory for what is made anew, until it is written: a piece at a time, which is used again then. */
+class Room {
+  #buffer = Buffer.allocUnsafeSlow(ROOM_BYTES);
+  #used = 0;
+
+  /** The buffer that has room for so many bytes from `used` on. */
+  for(bytes: number): Buffer {
+    if (this.#buffer.length - this.#used < bytes) {
+      this.#buffer = Buffer.allocUnsafeSlow(Math.max(ROOM_BYTES, bytes));
+      this.#used = 0;
+    }
+    return this.#buffer;
+  }
+
+  get used(): number {
+    return this.#used;
+  }
+
+  take(bytes: number): Buffer {
+    this.#used += bytes;
+    return this.#buffer.subarray(this.#used - bytes, this.#used);
+  }
+
+  free(): void {
+    this.#used = 0;
+  }
+}
+
 export class BatchFilter {
   readonly #options: FilterOptions;
   readonly #cursor = new RecordCursor();
-  #keeps: {
-    start: number;
-    end: number;
-    timestampAt: number;
-    timestampEnd: number;
-    timestampDelta: number;
-  }[] = [];
+  readonly #room = new Room();
+  readonly #unpacked = new Room();
   recordsRead = 0;
   recordsKept = 0;
 
@@ -86,7 +114,7 @@ export class BatchFilter {
     this.#options = options;
   }
 
-  /** The bytes to store for the batch; undefined: none. Throws CORRUPT. */
+  /** The bytes to store for the batch, good until written(); undefined: none. Throws CORRUPT. */
   clean(batch: BatchHeader): Uint8Array | undefined {
     const { transactions, now } = this.#options;
     const horizon = batch.deleteHorizon;
@@ -101,7 +129,12 @@ export class BatchFilter {
       const cleaned = this.#filter(batch, isControl, endsEmpty, horizon);
       if (cleaned !== undefined) return cleaned;
     } else this.recordsRead += batch.recordCount;
-    return this.#staysEmpty(batch) ? emptied(batch) : undefined;
+    return this.#staysEmpty(batch) ? this.#emptied(batch) : undefined;
+  }
+
+  /** What clean() gave is written: its memory is used again. */
+  written(): void {
+    this.#room.free();
   }
 
   #staysEmpty(batch: BatchHeader): boolean {
@@ -123,74 +156,89 @@ export class BatchFilter {
     endsEmpty: boolean,
     horizon: number | undefined,
   ): Uint8Array | undefined {
-    const { map, now, deleteRetentionMs } = this.#options;
+    const { engine, map, now, deleteRetentionMs } = this.#options;
     const { bytes, start, end } = recordsOf(batch);
-    const cursor = this.#cursor;
-    const { baseOffset, recordCount } = batch;
-    cursor.reset(bytes, start, end, recordCount);
-    this.#keeps = [];
-    let hasTombstones = false;
+    const { recordCount, baseOffset } = batch;
+    const isPacked = bytes !== batch.bytes;
     this.recordsRead += recordCount;
-    while (cursor.next()) {
-      const isTombstone = cursor.valueLength < 0;
-      if (!isControl && baseOffset + cursor.offsetDelta <= map.latestOffset) {
-        // What has no key can't be in a compacted log.
-        if (cursor.keyLength < 0) continue;
-        const { keyStart, keyLength } = cursor;
-        if (baseOffset + cursor.offsetDelta < map.get(bytes, keyStart, keyStart + keyLength)) continue;
-        if (isTombstone && horizon !== undefined && now >= horizon) continue;
-      }
-      hasTombstones ||= isTombstone;
-      const { start, end, timestampAt, timestampEnd, timestampDelta } = cursor;
-      this.#keeps.push({ start, end, timestampAt, timestampEnd, timestampDelta });
-    }
-    if (this.#keeps.length === 0) return undefined;
-    this.recordsKept += this.#keeps.length;
-    const setsHorizon = (hasTombstones || endsEmpty) && horizon === undefined;
-    if (this.#keeps.length === recordCount && !setsHorizon)
-      return batch.bytes.subarray(batch.start, batch.start + batch.sizeInBytes);
-    return this.#rebuild(batch, bytes, setsHorizon ? now + deleteRetentionMs : undefined);
+    // What is not packed again comes at once to where it is written from.
+    const room = isPacked ? this.#unpacked : this.#room;
+    const into = room.for(BATCH_HEADER_BYTES + end - start);
+    const at = room.used + BATCH_HEADER_BYTES;
+    const upTo = isControl ? NOTHING : map.latestOffset;
+    const dropsTombstones = horizon !== undefined && now >= horizon;
+    const sifted = engine.sift(
+      ...([map, bytes, start, end, recordCount] as const),
+      ...([baseOffset, upTo, dropsTombstones, into, at] as const),
+    );
+    const { kept } = sifted;
+    if (kept === 0) return undefined;
+    this.recordsKept += kept;
+    const latest = batch.baseTimestamp + sifted.latestDelta;
+    const setsHorizon = (sifted.hasTombstones || endsEmpty) && horizon === undefined;
+    const keepsAll = kept === recordCount;
+    if (keepsAll && !setsHorizon) return batch.bytes.subarray(batch.start, batch.start + batch.sizeInBytes);
+    let records = keepsAll ? bytes.subarray(start, end) : into.subarray(at, at + sifted.bytes);
+    const newBase = setsHorizon ? now + deleteRetentionMs : undefined;
+    if (newBase !== undefined) records = this.#rebased(records, kept, batch.baseTimestamp - newBase);
+    return this.#rebuild(batch, kept, records, latest, newBase);
   }
 
-  /** The batch with the records that are kept, and a new base timestamp, which is its delete horizon, if one is given. */
-  #rebuild(batch: BatchHeader, records: Uint8Array, newBase: number | undefined): Uint8Array {
-    const { baseTimestamp } = batch;
-    let latest = Number.NEGATIVE_INFINITY;
+  /** The records, with timestamp deltas that are larger by `shift`. */
+  #rebased(records: Uint8Array, count: number, shift: number): Uint8Array {
+    const cursor = this.#cursor;
     const parts: Uint8Array[] = [];
-    for (const kept of this.#keeps) {
-      const timestamp = baseTimestamp + kept.timestampDelta;
-      latest = Math.max(latest, timestamp);
-      if (newBase === undefined) {
-        parts.push(records.subarray(kept.start, kept.end));
-        continue;
-      }
-      const delta = varlong(timestamp - newBase);
-      const attributes = records.subarray(kept.timestampAt - 1, kept.timestampAt);
-      const rest = records.subarray(kept.timestampEnd, kept.end);
+    cursor.reset(records, 0, records.length, count);
+    while (cursor.next()) {
+      const delta = varlong(cursor.timestampDelta + shift);
+      const attributes = records.subarray(cursor.timestampAt - 1, cursor.timestampAt);
+      const rest = records.subarray(cursor.timestampEnd, cursor.end);
       const length = varlong(1 + delta.length + rest.length);
       parts.push(Uint8Array.from(length), attributes, Uint8Array.from(delta), rest);
     }
-    const packed = compress(batch.compression, Buffer.concat(parts));
-    const out = Buffer.concat([batch.bytes.subarray(batch.start, batch.start + BATCH_HEADER_BYTES), packed]);
-    out.writeInt32BE(out.length - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
+    return Buffer.concat(parts);
+  }
+
+  /** The batch with these records, and a new base timestamp, which is its delete horizon, if one is given. */
+  #rebuild(
+    batch: BatchHeader,
+    count: number,
+    records: Uint8Array,
+    latest: number,
+    newBase: number | undefined,
+  ): Uint8Array {
+    const packed = compress(batch.compression, records);
+    const bytes = BATCH_HEADER_BYTES + packed.length;
+    const whole = this.#room.for(bytes);
+    const at = this.#room.used + BATCH_HEADER_BYTES;
+    const isThere = packed.buffer === whole.buffer && packed.byteOffset === whole.byteOffset + at;
+    const out = this.#room.take(bytes);
+    if (!isThere) out.set(packed, BATCH_HEADER_BYTES);
+    out.set(batch.bytes.subarray(batch.start, batch.start + BATCH_HEADER_BYTES));
+    out.writeInt32BE(bytes - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
     if (newBase !== undefined) {
       out.writeBigInt64BE(BigInt(newBase), BASE_TIMESTAMP_AT);
       out.writeInt16BE(batch.attributes | ATTRIBUTE_DELETE_HORIZON, ATTRIBUTES_AT);
     }
     if (batch.timestampType === 'CreateTime') out.writeBigInt64BE(BigInt(latest), MAX_TIMESTAMP_AT);
-    out.writeInt32BE(this.#keeps.length, RECORD_COUNT_AT);
-    patchCrc(out, 0, out.length);
+    out.writeInt32BE(count, RECORD_COUNT_AT);
+    return this.#summed(out);
+  }
+
+  /** The header alone, without codec and horizon: offsets and producer stay. */
+  #emptied(batch: BatchHeader): Uint8Array {
+    this.#room.for(BATCH_HEADER_BYTES);
+    const out = this.#room.take(BATCH_HEADER_BYTES);
+    out.set(batch.bytes.subarray(batch.start, batch.start + BATCH_HEADER_BYTES));
+    out.writeInt32BE(BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
+    out.writeInt16BE(batch.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON), ATTRIBUTES_AT);
+    out.writeBigInt64BE(NO_TIMESTAMP, BASE_TIMESTAMP_AT);
+    out.writeInt32BE(0, RECORD_COUNT_AT);
+    return this.#summed(out);
+  }
+
+  #summed(out: Buffer): Buffer {
+    out.writeUInt32BE(this.#options.engine.crc32c(out, ATTRIBUTES_AT, out.length), CRC_AT);
     return out;
   }
-}
-
-/** The header alone, without codec and horizon: offsets and producer stay. */
-function emptied(batch: BatchHeader): Uint8Array {
-  const out = Buffer.from(batch.bytes.subarray(batch.start, batch.start + BATCH_HEADER_BYTES));
-  out.writeInt32BE(BATCH_HEADER_BYTES - LOG_OVERHEAD_BYTES, BATCH_LENGTH_AT);
-  out.writeInt16BE(batch.attributes & ~(ATTRIBUTE_COMPRESSION | ATTRIBUTE_DELETE_HORIZON), ATTRIBUTES_AT);
-  out.writeBigInt64BE(NO_TIMESTAMP, BASE_TIMESTAMP_AT);
-  out.writeInt32BE(0, RECORD_COUNT_AT);
-  patchCrc(out, 0, out.length);
-  return out;
 }

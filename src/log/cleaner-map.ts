@@ -1,82 +1,36 @@
 /**
- * The last offset of each key, in a bound of memory: an open hash table of 16 bytes of MD5 and 8 of the offset, as Apache Kafka's.
- * Two keys that have the same MD5 would count as one.
+ * The last offset of each key, in a bound of memory: an open hash table of 16 bytes of digest and 8 of the offset, as Apache
+ * Kafka's. Two keys of the same digest would count as one; it is keyed at random, so that nobody can make them. Here is the memory;
+ * the cleaner's engines (cleaner-engine.ts) fill it and look into it.
  */
-import { Md5 } from './md5.ts';
+import { randomSecret } from './chaskey.ts';
 
-const SLOT_BYTES = 24;
+/** Four little-endian words of digest, then the offset + 1 as a double, 0 where the slot is free. */
+export const SLOT_BYTES = 24;
 const LEAST_SLOTS = 1024;
 
 export class OffsetMap {
-  readonly #slots: number;
+  /** The slots, one after the other. A key's is the first free one, or that of its digest, from `first word % slots` on. */
+  readonly memory: Uint8Array;
+  readonly slots: number;
+  readonly secret: Int32Array;
   readonly #capacity: number;
-  readonly #hashes: Int32Array;
-  /** Offset + 1; 0: the slot is free. */
-  readonly #offsets: Float64Array;
-  readonly #md5 = new Md5();
-  #size = 0;
+  size = 0;
   /** Largest offset whose batch was looked at; -1: none was. */
   latestOffset = -1;
-  /** The key of the last call and its slot: keys often come in a row. */
-  #lastKey: Uint8Array = new Uint8Array(0);
-  #lastLength = -1;
-  #lastSlot = 0;
 
   /** At most `bytes` of memory, and no more than `mostKeys` need; full when `loadFactor` of the slots are taken. */
-  constructor(bytes: number, mostKeys: number, loadFactor: number) {
+  constructor(bytes: number, mostKeys: number, loadFactor: number, secret = randomSecret()) {
     const wanted = Math.max(LEAST_SLOTS, Math.ceil(mostKeys / loadFactor) + 1);
-    this.#slots = Math.max(2, Math.min(Math.floor(bytes / SLOT_BYTES), wanted));
-    this.#capacity = Math.max(1, Math.floor(this.#slots * loadFactor));
-    this.#hashes = new Int32Array(this.#slots * 4);
-    this.#offsets = new Float64Array(this.#slots);
+    this.slots = Math.max(2, Math.min(Math.floor(bytes / SLOT_BYTES), wanted));
+    // A search ends at a free slot.
+    this.#capacity = Math.max(1, Math.min(Math.floor(this.slots * loadFactor), this.slots - 1));
+    this.memory = new Uint8Array(this.slots * SLOT_BYTES);
+    this.secret = secret;
   }
 
-  get size(): number {
-    return this.#size;
-  }
-
-  get isFull(): boolean {
-    return this.#size >= this.#capacity;
-  }
-
-  /** Notes a key's offset; offsets of a key ascend. The map must not be full. */
-  put(bytes: Uint8Array, start: number, end: number, offset: number): void {
-    const slot = this.#slotOf(bytes, start, end);
-    if (this.#offsets[slot] === 0) this.#size++;
-    this.#offsets[slot] = offset + 1;
-  }
-
-  /** The last offset of a key, or -1. */
-  get(bytes: Uint8Array, start: number, end: number): number {
-    return this.#offsets[this.#slotOf(bytes, start, end)]! - 1;
-  }
-
-  #slotOf(bytes: Uint8Array, start: number, end: number): number {
-    const length = end - start;
-    if (length === this.#lastLength && this.#isLast(bytes, start, length)) return this.#lastSlot;
-    const digest = this.#md5.digest(bytes, start, end);
-    const a = digest[0]!;
-    const b = digest[1]!;
-    const c = digest[2]!;
-    const d = digest[3]!;
-    let slot = (a >>> 0) % this.#slots;
-    while (this.#offsets[slot] !== 0) {
-      const at = slot * 4;
-      const hashes = this.#hashes;
-      if (hashes[at] === a && hashes[at + 1] === b && hashes[at + 2] === c && hashes[at + 3] === d) break;
-      slot = slot + 1 === this.#slots ? 0 : slot + 1;
-    }
-    // A slot that stays free may be written to: it is taken with its offset only.
-    if (this.#offsets[slot] === 0) this.#hashes.set(digest, slot * 4);
-    if (this.#lastKey.length < length) this.#lastKey = new Uint8Array(2 * length);
-    this.#lastKey.set(bytes.subarray(start, end));
-    this.#lastLength = length;
-    this.#lastSlot = slot;
-    return slot;
-  }
-
-  #isLast(bytes: Uint8Array, start: number, length: number): boolean {
-    for (let i = 0; i < length; i++) if (this.#lastKey[i] !== bytes[start + i]) return false;
-    return true;
+  /** Keys that there is room for. */
+  get room(): number {
+    return this.#capacity - this.size;
   }
 }

@@ -4,17 +4,23 @@
  * takes them in (Log.replaceSegments). Runs in the cleaner's thread.
  */
 import { crc32c } from '../protocol/crc32c.ts';
-import { BATCH_HEADER_BYTES, BatchHeader, LOG_OVERHEAD_BYTES } from '../protocol/records/batch.ts';
+import {
+  ATTRIBUTES_AT,
+  BATCH_HEADER_BYTES,
+  BatchHeader,
+  LOG_OVERHEAD_BYTES,
+} from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { type CleanerEngine, loadCleanerEngine } from './cleaner-engine.ts';
 import { BatchFilter, controlTypeOf, type LastRecord, recordsOf } from './cleaner-filter.ts';
 import { OffsetMap } from './cleaner-map.ts';
-import { RecordCursor } from './cleaner-records.ts';
 import { CleanedTransactions } from './cleaner-transactions.ts';
 import { corrupt } from './js-batch.ts';
 import { JsFile, removeFile, setModified } from './js-file.ts';
 import type { OffsetEntry, TimeEntry } from './js-index.ts';
 import { CLEANED_SUFFIX } from './js-replace.ts';
 import { emptyTail, extendTail, type MutableTail } from './js-segment.ts';
+import type { LogEngine } from './log.ts';
 import { segmentFileName } from './segment-names.ts';
 import { type AbortedTransaction, encodeEntries } from './txn-index.ts';
 
@@ -33,6 +39,8 @@ export interface SegmentToClean {
 }
 
 export interface CleanJob {
+  /** Whose CleanerEngine works. */
+  readonly engine: LogEngine['name'];
   readonly dir: string;
   /** Closed segments from the first on; the last one ends at or below what may be cleaned. */
   readonly segments: readonly SegmentToClean[];
@@ -79,6 +87,7 @@ export type Throttle = (bytes: number) => void;
 
 /** Calls visit with each batch of a segment file, until it gives false. Throws CORRUPT. */
 async function forEachBatch(
+  engine: CleanerEngine,
   path: string,
   size: number,
   throttle: Throttle,
@@ -104,7 +113,8 @@ async function forEachBatch(
           need = bytes;
           break;
         }
-        if (!batch.checksOut()) throw corrupt(`${path}: a wrong checksum at position ${position + at}`);
+        if (batch.crc !== engine.crc32c(buffer, at + ATTRIBUTES_AT, at + bytes))
+          throw corrupt(`${path}: a wrong checksum at position ${position + at}`);
         if (visit(batch) === false) return;
         at += bytes;
       }
@@ -122,7 +132,7 @@ async function forEachBatch(
 }
 
 /** Learns keys from the dirty part until the map is full: its latestOffset says how far it came. */
-async function buildMap(job: CleanJob, throttle: Throttle): Promise<OffsetMap> {
+async function buildMap(engine: CleanerEngine, job: CleanJob, throttle: Throttle): Promise<OffsetMap> {
   const { segments, firstDirtyOffset } = job;
   const end = segments[segments.length - 1]!.endOffset;
   const map = new OffsetMap(job.mapBytes, end - firstDirtyOffset, job.mapLoadFactor);
@@ -131,32 +141,28 @@ async function buildMap(job: CleanJob, throttle: Throttle): Promise<OffsetMap> {
   const transactions = new CleanedTransactions(
     job.aborted.filter(({ lastOffset }) => lastOffset >= firstDirtyOffset),
   );
-  const cursor = new RecordCursor();
   let isFull = false;
   for (const { baseOffset, endOffset, sizeInBytes } of segments) {
     if (endOffset <= firstDirtyOffset) continue;
     if (isFull) break;
     await forEachBatch(
+      engine,
       `${job.dir}/${segmentFileName(baseOffset, '.log')}`,
       sizeInBytes,
       throttle,
       (batch) => {
         if (batch.isControl) {
           if (batch.recordCount > 0) transactions.endsEmpty(batch, controlTypeOf(batch));
-        } else if (!transactions.isAborted(batch) && batch.lastOffset >= firstDirtyOffset) {
+        } else if (
+          !transactions.isAborted(batch) &&
+          batch.recordCount > 0 &&
+          batch.lastOffset >= firstDirtyOffset
+        ) {
           // A batch is learned whole, so that the end of what is clean lies between batches.
-          const records = recordsOf(batch);
-          cursor.reset(records.bytes, records.start, records.end, batch.recordCount);
-          const first = batch.baseOffset;
-          while (cursor.next()) {
-            const { keyStart, keyLength, offsetDelta } = cursor;
-            if (keyLength < 0 || first + offsetDelta < firstDirtyOffset) continue;
-            if (map.isFull) {
-              isFull = true;
-              return false;
-            }
-            map.put(records.bytes, keyStart, keyStart + keyLength, first + offsetDelta);
-          }
+          const { bytes, start, end } = recordsOf(batch);
+          const { recordCount, baseOffset } = batch;
+          isFull = !engine.learn(map, bytes, start, end, recordCount, baseOffset, firstDirtyOffset);
+          if (isFull) return false;
         }
         if (batch.lastOffset >= firstDirtyOffset) map.latestOffset = batch.lastOffset;
         return true;
@@ -302,7 +308,8 @@ async function writeSynced(path: string, bytes: Uint8Array): Promise<void> {
 
 /** Rejects with CORRUPT, NOT_FOUND, NO_SPACE, IO ...; what was written is removed then: it may be what fills the disk. */
 export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<CleanResult> {
-  const map = await buildMap(job, throttle);
+  const engine = await loadCleanerEngine(job.engine);
+  const map = await buildMap(engine, job, throttle);
   const endOffset = map.latestOffset + 1;
   if (endOffset <= job.firstDirtyOffset)
     throw new BroadsheetError(
@@ -317,6 +324,7 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
   }));
   const transactions = new CleanedTransactions(job.aborted);
   const filter = new BatchFilter({
+    engine,
     map,
     transactions,
     lastRecords: new Map(job.lastRecords.map((record) => [record.producerId, record])),
@@ -338,6 +346,7 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
       for (const { baseOffset, sizeInBytes } of group) {
         bytesBefore += sizeInBytes;
         await forEachBatch(
+          engine,
           `${job.dir}/${segmentFileName(baseOffset, '.log')}`,
           sizeInBytes,
           throttle,
@@ -348,7 +357,10 @@ export async function cleanSegments(job: CleanJob, throttle: Throttle): Promise<
             // One that stays empty ends nothing any more.
             if (batch.isControl && kept.length > BATCH_HEADER_BYTES) markers.add(batch.lastOffset);
           },
-          () => cleaned.write(),
+          () => {
+            cleaned.write();
+            filter.written();
+          },
         );
       }
       const { lastModified, endOffset: groupEnd } = group[group.length - 1]!;

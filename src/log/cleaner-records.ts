@@ -1,6 +1,8 @@
 /** A walk over the records of a batch that makes no objects, for the log cleaner. */
 import { corrupt } from './js-batch.ts';
 
+const ENDLESS = 'a varint of a record has no end';
+
 export class RecordCursor {
   #bytes: Uint8Array = new Uint8Array(0);
   #at = 0;
@@ -29,38 +31,49 @@ export class RecordCursor {
 
   /** Goes to the next record; false at the end. Throws CORRUPT. */
   next(): boolean {
-    if (this.#left === 0) return false;
+    if (this.#left <= 0) return false;
     this.#left--;
     this.start = this.#at;
-    const length = this.#varint();
+    const length = this.#varint(this.#end);
     const end = this.#at + length;
     if (length < 0 || end > this.#end) throw corrupt('a record is longer than its batch');
     this.end = end;
     this.#at++; // attributes
     this.timestampAt = this.#at;
-    this.timestampDelta = this.#varint();
+    this.timestampDelta = this.#varlong(end);
     this.timestampEnd = this.#at;
-    this.offsetDelta = this.#varint();
-    this.keyLength = this.#varint();
+    this.offsetDelta = this.#varint(end);
+    this.keyLength = this.#varint(end);
     this.keyStart = this.#at;
     if (this.keyLength > 0) this.#at += this.keyLength;
     if (this.#at > end) throw corrupt('a key is longer than its record');
-    this.valueLength = this.#varint();
+    this.valueLength = this.#varint(end);
     this.#at = end;
     return true;
   }
 
+  /** Zigzag; bits past 32 are dropped, as in Kafka. */
+  #varint(end: number): number {
+    let value = 0;
+    for (let shift = 0; shift < 35 && this.#at < end; shift += 7) {
+      const byte = this.#bytes[this.#at++]!;
+      value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) return (value >>> 1) ^ -(value & 1);
+    }
+    throw corrupt(ENDLESS);
+  }
+
   /** Zigzag; exact up to 2^53. */
-  #varint(): number {
+  #varlong(end: number): number {
     let value = 0;
     let scale = 1;
-    for (let i = 0; i < 10 && this.#at < this.#end; i++) {
+    for (let i = 0; i < 10 && this.#at < end; i++) {
       const byte = this.#bytes[this.#at++]!;
       value += (byte & 0x7f) * scale;
       if (byte < 0x80) return value % 2 === 0 ? value / 2 : -(value + 1) / 2;
       scale *= 128;
     }
-    throw corrupt('a varint of a record has no end');
+    throw corrupt(ENDLESS);
   }
 }
 

@@ -13,7 +13,7 @@ import type { CleanJob, CleanResult } from './cleaner-pass.ts';
 import { type Cleanable, findCleanable } from './cleaner-rules.ts';
 import type { SegmentCleaner } from './cleaner-thread.ts';
 import type { Compaction } from './compaction.ts';
-import type { Files, SegmentFacts } from './log.ts';
+import type { Files, LogEngine, SegmentFacts } from './log.ts';
 import type { LogRetention } from './log-retention.ts';
 import type { Partition } from './partition.ts';
 import type { SegmentHold } from './segment-hold.ts';
@@ -40,6 +40,7 @@ export interface CleanerParts {
   readonly host: CleanerHost;
   readonly retention: LogRetention;
   readonly cleaner: SegmentCleaner;
+  readonly engine: LogEngine['name'];
   readonly files: Files;
   readonly dataDir: string;
   readonly clock: Clock;
@@ -235,6 +236,7 @@ export class LogCleaner {
     for (const { producerId, epoch, batches } of partition.producers.entries())
       lastRecords.push({ producerId, epoch, lastOffset: batches[batches.length - 1]?.lastOffset ?? -1 });
     return {
+      engine: this.#parts.engine,
       dir: log.dir,
       segments,
       firstDirtyOffset: cleanable.firstDirtyOffset,

@@ -135,7 +135,8 @@ export class LogManager implements PartitionHost {
     this.#retention = new LogRetention(host, files, clock, logger, settings.maxBytes);
     const retention = this.#retention;
     const parts = { host, retention, files, dataDir, clock, logger, settings: settings.cleaner };
-    this.#cleaner = new LogCleaner({ ...parts, cleaner: options.cleaner ?? new CleanerThread() });
+    const cleaner = options.cleaner ?? new CleanerThread();
+    this.#cleaner = new LogCleaner({ ...parts, cleaner, engine: options.engine.name });
     this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
   }
 
