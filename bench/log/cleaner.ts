@@ -1,6 +1,6 @@
 /**
- * Suite `cleaner`: a topic is filled, and this broker and Apache Kafka compact copies of it, in turns: what they read per second,
- * the processor's time, and memory at its peak above that before. The topic becomes a compacted one once the broker is idle, so
+ * Suite `cleaner`: a topic is filled, and this broker with either engine and Apache Kafka compact copies of it, in turns: what they
+ * clean per second, the processor's time for it, and resident memory at its peak. The topic becomes a compacted one once the broker is idle, so
  * that the cleaning begins then; it ends with the checkpoint of cleaners.
  */
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -22,7 +22,7 @@ import {
   row,
   type Starter,
 } from '../start/start.ts';
-import { type Comparison, processCpuSecondsOf, type Scale } from '../support.ts';
+import { type Comparison, median, processCpuSecondsOf, ratioOf, type Scale } from '../support.ts';
 
 const TOPIC = 'cleaned';
 const MEBIBYTE = 1 << 20;
@@ -45,10 +45,16 @@ interface Shape {
   readonly recordsPerBatch: number;
 }
 
+const VALUES = [
+  { name: '100 B', valueBytes: 100, recordsPerBatch: 100 },
+  { name: '1 KiB', valueBytes: 1024, recordsPerBatch: 100 },
+  { name: '512 KiB', valueBytes: 512 * 1024, recordsPerBatch: 1 },
+];
 const SHAPES: readonly Shape[] = [
-  { name: 'values of 100 B', codec: 'none', valueBytes: 100, recordsPerBatch: 100 },
-  { name: 'values of 100 B, zstd', codec: 'zstd', valueBytes: 100, recordsPerBatch: 100 },
-  { name: 'values of 512 KiB', codec: 'none', valueBytes: 512 * 1024, recordsPerBatch: 1 },
+  ...(['none', 'lz4', 'zstd'] as const).flatMap((codec) =>
+    VALUES.map(({ name, ...rest }) => ({ ...rest, codec, name: `values of ${name}, ${codec}` })),
+  ),
+  { name: 'values of 100 B, one a batch', codec: 'none', valueBytes: 100, recordsPerBatch: 1 },
 ];
 
 /** A walk over all keys in an order that is the same in each run (a full-period congruential generator's). */
@@ -113,9 +119,9 @@ function isCleaned(home: string): boolean {
 }
 
 interface Cleaning {
-  readonly readPerSecond: number;
+  readonly mebibytesPerSecond: number;
   readonly cpuPerGibibyte: number;
-  /** Above what there was before, MiB. */
+  /** Resident memory at its peak, MiB. */
   readonly memory: number;
 }
 
@@ -136,16 +142,19 @@ async function untilServed(port: number): Promise<void> {
 }
 
 /** One cleaning of a copy of `filled`. */
-async function clean(starter: Starter, filled: string): Promise<Cleaning> {
+async function clean(
+  starter: Starter,
+  filled: string,
+  settings: Readonly<Record<string, string>>,
+): Promise<Cleaning> {
   const home = mkdtempSync(join(tmpdir(), 'broadsheet-cleaner-copy-'));
   let running: Running | undefined;
   try {
     cpSync(filled, home, { recursive: true, filter: (path) => !path.endsWith('.sock') });
     const before = sum(segmentSizes(home).slice(0, -1));
-    running = await starter(home, untilServed, SETTINGS);
+    running = await starter(home, untilServed, { ...SETTINGS, ...settings });
     const { pid, port } = running;
-    const idle = residentMebibytes(pid);
-    let peak = idle;
+    let peak = 0;
     const client = await Client.connect(`127.0.0.1:${port}`);
     const cpu = processCpuSecondsOf(pid);
     const began = performance.now();
@@ -161,9 +170,9 @@ async function clean(starter: Starter, filled: string): Promise<Cleaning> {
     const after = sum(segmentSizes(home).slice(0, -1));
     if (after >= before) throw new Error(`${before} bytes became ${after}`);
     return {
-      readPerSecond: before / MEBIBYTE / seconds,
+      mebibytesPerSecond: before / MEBIBYTE / seconds,
       cpuPerGibibyte: used / (before / 1024 / MEBIBYTE),
-      memory: Math.max(peak - idle, 0.1),
+      memory: peak,
     };
   } finally {
     await running?.stop('SIGKILL');
@@ -171,39 +180,64 @@ async function clean(starter: Starter, filled: string): Promise<Cleaning> {
   }
 }
 
-/** Against Apache Kafka; against a second broadsheet where `peer` says so. */
+/** Both engines against Apache Kafka; against a third broadsheet where `peer` says so, with fewer shapes. */
 export async function cleanings(scale: Scale, peer?: 'broadsheet'): Promise<Comparison[]> {
-  const theirs = peer === 'broadsheet' ? broadsheet : kafka;
+  const sides: readonly (readonly [Starter, Readonly<Record<string, string>>])[] = [
+    [broadsheet, { engine: 'native' }],
+    [broadsheet, { engine: 'js' }],
+    [peer === 'broadsheet' ? broadsheet : kafka, {}],
+  ];
   const results: Comparison[] = [];
-  for (const shape of SHAPES) {
+  for (const shape of peer === 'broadsheet' ? SHAPES.slice(2, 4) : SHAPES) {
     const filled = mkdtempSync(join(tmpdir(), 'broadsheet-cleaner-'));
     try {
       const filler = await broadsheet(filled, (port) => fill(port, shape, scale.bytes * SHARE));
       await filler.stop('SIGTERM');
-      const pairs: [Cleaning, Cleaning][] = [];
+      const rounds: Cleaning[][] = [];
       for (let round = 0; round < scale.rounds; round++) {
-        if (round % 2 === 0) {
-          const own = await clean(broadsheet, filled);
-          pairs.push([own, await clean(theirs, filled)]);
-        } else {
-          const other = await clean(theirs, filled);
-          pairs.push([await clean(broadsheet, filled), other]);
+        const measured: Cleaning[] = [];
+        for (let turn = 0; turn < sides.length; turn++) {
+          const side = (round + turn) % sides.length;
+          const [starter, settings] = sides[side]!;
+          measured[side] = await clean(starter, filled, settings);
         }
+        rounds.push(measured);
       }
-      const of = (what: string, unit: string, value: (each: Cleaning) => number) =>
-        row(
-          `${shape.name}: ${what}`,
-          unit,
-          pairs.map(([own, other]) => [value(own), value(other)]),
+      for (const [side, engine] of ['native', 'js'].entries()) {
+        const pairs = (value: (each: Cleaning) => number) =>
+          rounds.map((each) => [value(each[side]!), value(each[2]!)] as const);
+        const name = `${shape.name}, ${engine} engine`;
+        results.push(
+          speeds(
+            `${name}: cleaned`,
+            pairs((each) => each.mebibytesPerSecond),
+          ),
+          row(
+            `${name}: processor`,
+            's/GiB',
+            pairs((each) => each.cpuPerGibibyte),
+          ),
+          row(
+            `${name}: peak memory`,
+            'MiB',
+            pairs((each) => each.memory),
+          ),
         );
-      results.push(
-        of('time', 's/GiB', ({ readPerSecond }) => 1024 / readPerSecond),
-        of('processor', 's/GiB', ({ cpuPerGibibyte }) => cpuPerGibibyte),
-        of('memory above idle', 'MiB', ({ memory }) => memory),
-      );
+      }
     } finally {
       rmSync(filled, { recursive: true, force: true });
     }
   }
   return results;
+}
+
+/** Ours / theirs of each round. */
+function speeds(name: string, pairs: readonly (readonly [number, number])[]): Comparison {
+  return {
+    name,
+    unit: 'MiB/s',
+    ours: median(pairs.map(([ours]) => ours)),
+    theirs: median(pairs.map(([, theirs]) => theirs)),
+    ratio: ratioOf(pairs.map(([ours, theirs]) => ours / theirs)),
+  };
 }

@@ -98,18 +98,20 @@ async function forEachBatch(
   try {
     let buffer = Buffer.allocUnsafeSlow(Math.min(CHUNK_BYTES, Math.max(size, 1)));
     let position = 0;
-    while (position < size) {
-      const want = Math.min(buffer.length, size - position);
-      await file.readInto(buffer.subarray(0, want), position);
-      throttle(want);
+    /** Of the buffer: what is left of the read before, the beginning of a batch. */
+    let begun = 0;
+    while (position + begun < size) {
+      const held = Math.min(buffer.length, size - position);
+      await file.readInto(buffer.subarray(begun, held), position + begun);
+      throttle(held - begun);
       let at = 0;
-      let need = 0;
-      while (at + BATCH_HEADER_BYTES <= want) {
+      let need = BATCH_HEADER_BYTES;
+      while (at + BATCH_HEADER_BYTES <= held) {
         const batch = new BatchHeader(buffer, at);
         const bytes = batch.batchLength + LOG_OVERHEAD_BYTES;
         if (bytes < BATCH_HEADER_BYTES || position + at + bytes > size || batch.magic !== 2)
           throw corrupt(`${path}: no batch at position ${position + at}`);
-        if (at + bytes > want) {
+        if (at + bytes > held) {
           need = bytes;
           break;
         }
@@ -120,11 +122,12 @@ async function forEachBatch(
       }
       // What was kept of this chunk is views of it.
       write?.();
-      if (at === 0) {
-        if (need <= buffer.length) throw corrupt(`${path} ends within a batch`);
-        buffer = Buffer.allocUnsafeSlow(need);
-      }
       position += at;
+      begun = held - at;
+      if (begun > 0 && position + begun === size) throw corrupt(`${path} ends within a batch`);
+      const next = need > buffer.length ? Buffer.allocUnsafeSlow(need) : buffer;
+      buffer.copy(next, 0, at, held);
+      buffer = next;
     }
   } finally {
     file.release();

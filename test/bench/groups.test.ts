@@ -17,7 +17,7 @@ describe('benchmarks beside a second broker', () => {
     ['load', groupLoads, 2],
     ['start', starts, 12],
     ['recovery', recoveries, 8],
-    ['cleaner', cleanings, 9],
+    ['cleaner', cleanings, 12],
   ] as const)('%s measures', async (_, suite, results) => {
     const comparisons: Comparison[] = await suite(SCALE, 'broadsheet');
     expect(comparisons).toHaveLength(results);
