@@ -84,6 +84,8 @@ export class PartitionModel {
   readonly #sequences = new Map<number, number>();
   #start = 0;
   #openedAt = 0;
+  /** No power cut takes what a flush of an earlier start made durable, whether the present one knows of it or not. */
+  #durable = 0;
   #cleanedTo = 0;
   #leaderEpoch = 0;
   /** A crash within the next compaction: where the directory goes. */
@@ -130,6 +132,8 @@ export class PartitionModel {
       clean: async (job) => {
         const result = await this.#parts.clean(job);
         if (this.#crashInto !== undefined) this.#copyTo(this.#crashInto);
+        // The next pass finds what this one replaced.
+        this.#crashInto = undefined;
         return result;
       },
       close: async () => {},
@@ -196,12 +200,17 @@ export class PartitionModel {
   }
 
   async #moveTo(dir: string): Promise<void> {
+    this.#durable = this.#flushed;
     await this.#close();
     rmSync(this.#dir, { recursive: true });
     this.#dir = dir;
     await this.#open();
     this.counts.crashes++;
     await this.check();
+  }
+
+  get #flushed(): number {
+    return Math.max(this.#durable, this.#partition.log.flushedOffset);
   }
 
   #activeFile(): string {
@@ -212,7 +221,7 @@ export class PartitionModel {
   async #tear(): Promise<void> {
     const { log } = this.#partition;
     const batches = [...readBatches(readFileSync(join(log.dir, this.#activeFile())))] as RecordBatch[];
-    const loose = batches.filter(({ baseOffset }) => baseOffset >= log.flushedOffset);
+    const loose = batches.filter(({ baseOffset }) => baseOffset >= this.#flushed);
     if (loose.length === 0) return;
     const first = this.#random.int(loose.length);
     this.#cut(loose[first]!.baseOffset);
@@ -241,6 +250,7 @@ export class PartitionModel {
       this.#partition.log.segmentBaseOffsets()[0]!,
     );
     if (left < this.#start) this.#sequences.clear();
+    this.#durable = Math.min(this.#durable, end);
     this.counts.cuts++;
   }
 
@@ -369,12 +379,13 @@ export class PartitionModel {
       });
     }
     let start = bases[0]!;
-    while (segments[0]?.expired) start = segments.shift()!.end;
+    while (segments.length > 1 && segments[0]!.end <= this.#start) start = segments.shift()!.end;
     let left = segments.reduce((sum, { size }) => sum + size, 0);
     while (retentionBytes >= 0 && segments.length > 0 && left - segments[0]!.size >= retentionBytes) {
       left -= segments[0]!.size;
       start = segments.shift()!.end;
     }
+    while (segments[0]?.expired) start = segments.shift()!.end;
     return Math.max(start, this.#start);
   }
 
@@ -391,7 +402,7 @@ export class PartitionModel {
   /** Batches that are gone. */
   #forget(below: number): void {
     // A power cut may take the marker of what was open at the flushed offset: it began where it began.
-    const { open } = this.#producers(Math.max(below, this.#partition.log.flushedOffset));
+    const { open } = this.#producers(Math.max(below, this.#flushed));
     this.#entries = this.#entries.filter(
       ({ base, last, producerId }) => last >= below || base >= (open.get(producerId) ?? below),
     );
@@ -408,7 +419,7 @@ export class PartitionModel {
       const dir = scratch(true);
       this.#crashInto = dir;
       await this.#manager.compact(this.#partition);
-      this.#crashInto = undefined;
+      expect(this.#crashInto, 'nothing was compacted').toBeUndefined();
       return this.#moveTo(dir);
     }
     await this.#manager.compact(this.#partition);
@@ -496,6 +507,8 @@ export class PartitionModel {
     expect(stable).toBeLessThanOrEqual(
       Math.min(end, ...begun.map(({ base }) => Math.max(base, this.#start))),
     );
+    const mayBeFirst = [end, ...open.values(), ...begun.map(({ base }) => base)];
+    expect(mayBeFirst.map((offset) => Math.max(offset, this.#start))).toContain(stable);
 
     const { batches } = await this.#fetch(this.#start, 'read_uncommitted');
     expect(dataOf(batches, this.#start)).toEqual(this.#visible(end));
