@@ -3,7 +3,7 @@ import type { TopicConfig } from '../config/topic-config.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
-import { cutWhereSynced, forgetFailedFlush } from './failed-flush.ts';
+import { cutWhereSynced, FAILED_FLUSH_FILE, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine } from './log.ts';
 import type { LogStart } from './log-starts.ts';
@@ -83,7 +83,8 @@ export async function loadPartition(
     const producers = await loadProducerState(log, snapshots, { now, expirationMs, aborted, abortedFrom });
     // Without its marker, which may be deleted next, a cleaning would let one go on through what its producer commits later.
     aborted.truncateFromStart(log.logStartOffset);
-    if (failed !== undefined) await forgetFailedFlush(engine.files, dir);
+    // Also one that counts for nothing: a later start would cut what is appended from now on.
+    if (names.includes(FAILED_FLUSH_FILE)) await forgetFailedFlush(engine.files, dir);
     return { log, epochs, producers, aborted, snapshots };
   } catch (error) {
     await log.close().catch(() => {});

@@ -53,7 +53,7 @@ describe.each(ENGINES)('after a failed flush (engine=$name)', ({ name, make, set
     // Not only by the stop: a kill may come.
     await expect.poll(() => existsSync(note), { timeout: 50_000 }).toBe(true);
     await broker!.close();
-    expect(readFileSync(note, 'latin1')).toBe('0\n1\n1 1\n');
+    expect(readFileSync(note, 'latin1')).toBe('0\n2\n1 1\n2 2\n');
     expect(existsSync(join(dataDir, 'u-0', NOTE))).toBe(false);
 
     const again = await start(dataDir);
@@ -79,6 +79,21 @@ describe.each(ENGINES)('after a failed flush (engine=$name)', ({ name, make, set
     expect(await values(again, 't')).toEqual(['a', 'b']);
   });
 
+  it('a note that counts for nothing cuts no later start', async () => {
+    const dataDir = scratch();
+    let client = await start(dataDir);
+    const configs = { 'flush.messages': '1' };
+    await client.createTopics([{ name: 't', partitions: 1, configs }]);
+    await client.produce('t', 0, record('a'));
+    await broker!.close();
+    const note = join(dataDir, 't-0', NOTE);
+    // A broker that stopped cleanly stood behind what there is.
+    writeFileSync(note, '0\n2\n0 0\n1 1\n');
+    client = await start(dataDir);
+    expect(existsSync(note)).toBe(false);
+    expect(await values(client, 't')).toEqual(['a']);
+  });
+
   it('a log says where, over its segments, and only then', async () => {
     const engine = make();
     const fill = (log: Parameters<typeof append>[1], count: number) => {
@@ -100,7 +115,10 @@ describe.each(ENGINES)('after a failed flush (engine=$name)', ({ name, make, set
     expect(log.segmentBaseOffsets().length).toBeGreaterThan(2);
     await log.close();
     expect(await cutFailedFlush(engine.files, dir)).toBeUndefined();
-    writeFileSync(join(dir, NOTE), '0\n1\n20 20\n');
+    // Another broker went on here, and answers for what there is.
+    writeFileSync(join(dir, NOTE), '0\n2\n20 20\n99 99\n');
+    expect(await cutFailedFlush(engine.files, dir)).toBeUndefined();
+    writeFileSync(join(dir, NOTE), '0\n2\n20 20\n100 100\n');
     expect(await cutFailedFlush(engine.files, dir)).toEqual({ offset: 20, bytesCut: written - cutAt });
     // As after a kill in the middle of it.
     expect(await cutFailedFlush(engine.files, dir)).toEqual({ offset: 20, bytesCut: 0 });
@@ -120,7 +138,15 @@ describe.each(ENGINES)('after a failed flush (engine=$name)', ({ name, make, set
     await expect(third.flush()).rejects.toMatchObject({ code: 'IO' });
     expect(third.failedFlushAt).toBe(25);
     await engine.close();
-    for (const damaged of ['', '0\n1\n20 20', '0\n1\n00 20\n', '0\n1\n20 2 \n', '0\n0\n20 20\n']) {
+    const damages = [
+      '',
+      '0\n1\n20 20',
+      '0\n1\n00 20\n',
+      '0\n1\n20 2 \n',
+      '0\n0\n20 20\n',
+      '0\n2\n20 20\n25 26\n',
+    ];
+    for (const damaged of damages) {
       writeFileSync(join(dir, NOTE), damaged);
       await expect(cutFailedFlush(engine.files, dir)).rejects.toMatchObject({ code: 'CORRUPT' });
     }
