@@ -21,6 +21,7 @@ const ONLY_FULL = [
   'consumer-groups-kafka',
   'groups',
   'groups-directory',
+  'install-matrix',
   'java-admin',
   'kafka-admin-wire',
   'kafka-cluster-tools',

@@ -1,53 +1,19 @@
 /** The package as users have it: packed, installed into empty projects without any script, run, embedded, compiled against. */
-import { execFile, spawn } from 'node:child_process';
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-
-const root = fileURLToPath(new URL('../..', import.meta.url));
-const run = promisify(execFile);
-const musl = existsSync('/etc/alpine-release');
-const binary = `prebuilds/linux-${process.arch}/broadsheet.${musl ? 'musl' : 'glibc'}.node`;
+import { install, pack, root, run, serving } from '../support/packed.ts';
 
 let scratch = '';
 let project = '';
-
-/** A copy of the checkout's package with the binary of this machine in place, as a release has it. */
-async function pack(): Promise<string> {
-  const staged = join(scratch, 'staged');
-  const { stdout } = await run('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', scratch], {
-    cwd: root,
-  });
-  const [{ filename }] = JSON.parse(stdout) as [{ filename: string }];
-  if (existsSync(root + binary)) return join(scratch, filename);
-  mkdirSync(staged);
-  await run('tar', ['-xzf', join(scratch, filename), '-C', staged, '--strip-components=1']);
-  mkdirSync(join(staged, binary, '..'), { recursive: true });
-  copyFileSync(`${root}build/Release/broadsheet.node`, join(staged, binary));
-  await run('npm', ['pack', '--ignore-scripts', '--pack-destination', scratch], { cwd: staged });
-  return join(scratch, filename);
-}
 
 const file = (name: string, text: string) => writeFileSync(join(project, name), text);
 
 beforeAll(async () => {
   scratch = mkdtempSync(join(tmpdir(), 'broadsheet-tarball-'));
   project = join(scratch, 'project');
-  mkdirSync(project);
-  file('package.json', '{ "name": "project", "version": "1.0.0" }');
-  const install = ['install', '--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts'];
-  await run('npm', [...install, await pack()], { cwd: project });
+  await install(project, [await pack(scratch)], ['--ignore-scripts']);
 });
 
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
@@ -78,33 +44,29 @@ describe('the installed package', () => {
     }
   });
 
+  it('embeds as README prints it', async () => {
+    const readme = readFileSync(`${root}README.md`, 'utf8');
+    file('readme.mjs', /## Embed\n+```js\n(.*?)```/s.exec(readme)![1]!);
+    expect((await run(process.execPath, ['readme.mjs'], { cwd: project })).stdout).toMatch(/^\S+:\d+\n$/);
+  });
+
   it('starts by npx, takes records and gives them back', async () => {
-    const broker = spawn(
+    const start = [
       'npx',
-      ['broadsheet', 'start', '--data', 'data', '--host', '127.0.0.1', '--port', '0'],
-      {
-        cwd: project,
-        stdio: ['ignore', 'pipe', 'inherit'],
-        detached: true,
-      },
-    );
-    try {
-      const address = await new Promise<string>((resolve, reject) => {
-        let output = '';
-        broker.stdout.on('data', (chunk) => {
-          output += chunk;
-          const found = /listens on (\S+)/.exec(output)?.[1];
-          if (found !== undefined) resolve(found);
-        });
-        broker.on('exit', (code) => reject(new Error(`the broker ended with ${code}: ${output}`)));
-      });
+      'broadsheet',
+      'start',
+      '--data',
+      'data',
+      '--host',
+      '127.0.0.1',
+      '--port',
+      '0',
+    ] as const;
+    await serving(start, project, async (address) => {
       const command = (text: string) => run('sh', ['-c', `${text} -b ${address}`], { cwd: project });
       await command('printf "a\\nb\\n" | npx broadsheet produce greetings');
       expect((await command('npx broadsheet consume greetings')).stdout).toBe('a\nb\n');
-    } finally {
-      // npx, the shell below it and the broker.
-      process.kill(-broker.pid!, 'SIGTERM');
-    }
+    });
   });
 
   it('compiles under TypeScript, strictly, with each way to resolve modules', async () => {
