@@ -83,19 +83,26 @@ export class LogRetention {
   grew(bytes: number): void {
     if (this.#maxBytes < 0) return;
     this.#grown += bytes;
-    if (this.#limiting || this.#grown < Math.max(this.#maxBytes / 100, 1 << 20)) return;
+    if (this.#limiting || !this.#hasGrown()) return;
     this.#host.inBackground('keep the logs to log.disk.max.bytes', this.limit());
+  }
+
+  #hasGrown(): boolean {
+    return this.#grown >= Math.max(this.#maxBytes / 100, 1 << 20);
   }
 
   /** Deletes the oldest closed segments of all logs that are not compacted until all logs together have log.disk.max.bytes. */
   async limit(): Promise<void> {
     if (this.#maxBytes < 0 || this.#limiting) return;
     this.#limiting = true;
-    this.#grown = 0;
     try {
-      const partitions = this.#host.partitions();
-      const excess = partitions.reduce((sum, { log }) => sum + log.sizeInBytes, 0) - this.#maxBytes;
-      if (excess > 0) await this.#lose(partitions, excess);
+      do {
+        this.#grown = 0;
+        const partitions = this.#host.partitions();
+        const excess = partitions.reduce((sum, { log }) => sum + log.sizeInBytes, 0) - this.#maxBytes;
+        if (excess > 0) await this.#lose(partitions, excess);
+        // What came meanwhile may be the last for long.
+      } while (this.#hasGrown());
     } finally {
       this.#limiting = false;
     }

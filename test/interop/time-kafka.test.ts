@@ -3,17 +3,15 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { APIS } from '../../src/client/apis.ts';
-import { Client, EARLIEST, LATEST, MAX_TIMESTAMP } from '../../src/client/client.ts';
+import { EARLIEST, LATEST, MAX_TIMESTAMP } from '../../src/client/client.ts';
 import type { CompressionName } from '../../src/protocol/compression.ts';
 import { ATTRIBUTE_LOG_APPEND_TIME, CRC_AT, patchCrc } from '../../src/protocol/records/batch.ts';
-import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
+import type { RecordBatch } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
-import { deleteRecords } from '../support/admin-calls.ts';
-import { BrokerProcess } from '../support/broker-process.ts';
 import { normalised } from '../support/compare-wire.ts';
 import { ENGINES } from '../support/engines.ts';
 import { KafkaPeer, kafkaPort } from '../support/kafka-peer.ts';
+import { batch, type LogPeer, oursOn, theirsOn } from '../support/log-peer.ts';
 import { Random } from '../support/random.ts';
 import { scaled } from '../support/scale.ts';
 import { seedOf } from '../support/seed.ts';
@@ -31,105 +29,8 @@ const EARLIEST_PENDING_UPLOAD = -6;
 const dir = mkdtempSync(join(tmpdir(), 'broadsheet-time-'));
 const kafka = new KafkaPeer(join(dir, 'kafka'), kafkaPort());
 
-/** One broker of those that are compared. */
-class Peer {
-  readonly dataDir: string;
-  readonly #begin: () => Promise<string>;
-  readonly end: () => Promise<void>;
-  #client: Client | undefined;
-
-  constructor(dataDir: string, begin: () => Promise<string>, end: () => Promise<void>) {
-    this.dataDir = dataDir;
-    this.#begin = begin;
-    this.end = async () => {
-      await this.#client?.close();
-      await end();
-    };
-  }
-
-  async start(): Promise<void> {
-    this.#client = await Client.connect(await this.#begin());
-  }
-
-  get client(): Client {
-    return this.#client!;
-  }
-
-  async create(name: string, configs: Record<string, string> = {}): Promise<void> {
-    await this.client.createTopics([{ name, partitions: 1, configs }]);
-    await this.untilServed(name);
-  }
-
-  /** Kafka answers CreateTopics, and Metadata after a start, before the partition can be used. */
-  async untilServed(name: string): Promise<void> {
-    while ((await this.listed(name, LATEST)).errorCode !== 'NONE')
-      await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-
-  async produce(topic: string, bytes: Uint8Array) {
-    return (await this.client.produceBytes(topic, 0, bytes))!;
-  }
-
-  async listed(name: string, timestamp: number, options: { isolationLevel?: number; version?: number } = {}) {
-    const { isolationLevel = 0, version } = options;
-    const topics = [{ name, partitions: [{ partitionIndex: 0, timestamp }] }];
-    const body = { replicaId: -1, isolationLevel, topics };
-    const { topics: answers } = await this.client.connection.request(APIS.listOffsets, body, { version });
-    return normalised(answers[0]!.partitions[0]) as {
-      errorCode: string;
-      timestamp: number;
-      offset: number;
-      leaderEpoch: number;
-    };
-  }
-
-  async deleteBelow(name: string, offset: number): Promise<unknown> {
-    const topics = [{ name, partitions: [{ partitionIndex: 0, offset }] }];
-    return normalised(await this.client.connection.request(deleteRecords, { topics, timeoutMs: 20_000 }));
-  }
-
-  /** The batches of a topic as they are fetched; each with a CRC that fits. */
-  async batches(topic: string): Promise<RecordBatch[]> {
-    const found: RecordBatch[] = [];
-    const end = (await this.client.listOffset(topic, 0, LATEST)).offset;
-    for (let next = (await this.client.listOffset(topic, 0, EARLIEST)).offset; next < end; ) {
-      const { partition, nextOffset } = await this.client.fetch(topic, 0, next);
-      for (const batch of readBatches(partition.records!)) {
-        if (!(batch instanceof RecordBatch)) throw new Error('an old format');
-        batch.ensureValid();
-        found.push(batch);
-      }
-      next = nextOffset;
-    }
-    return found;
-  }
-}
-
-function oursOn(dataDir: string, engine: string): Peer {
-  let broker: BrokerProcess;
-  return new Peer(
-    dataDir,
-    async () => {
-      broker = await BrokerProcess.start(dataDir, { config: { engine } });
-      return broker.address;
-    },
-    () => broker.stop(),
-  );
-}
-
-function kafkaOn(peer: KafkaPeer): Peer {
-  return new Peer(
-    peer.dataDir,
-    async () => {
-      await peer.start();
-      return peer.address;
-    },
-    () => peer.stop(),
-  );
-}
-
-const theirs = kafkaOn(kafka);
-const ours = ENGINES.map(({ name }) => oursOn(join(dir, name), name));
+const theirs = theirsOn(kafka);
+const ours = ENGINES.map(({ name }) => oursOn(join(dir, name), { engine: name }));
 const peers = [theirs, ...ours];
 
 beforeAll(async () => {
@@ -142,20 +43,14 @@ afterAll(async () => {
 });
 
 /** The same on all; what Kafka gave, and what each engine gave. */
-async function onAll<T>(work: (peer: Peer) => Promise<T>): Promise<[T, ...T[]]> {
+async function onAll<T>(work: (peer: LogPeer) => Promise<T>): Promise<[T, ...T[]]> {
   return (await Promise.all(peers.map(work))) as [T, ...T[]];
 }
 
-async function same<T>(what: string, work: (peer: Peer) => Promise<T>): Promise<T> {
+async function same<T>(what: string, work: (peer: LogPeer) => Promise<T>): Promise<T> {
   const [wanted, ...got] = await onAll(work);
   for (const [i, each] of got.entries()) expect(each, `${what}, engine=${ENGINES[i]!.name}`).toEqual(wanted);
   return wanted;
-}
-
-function batch(times: readonly number[], compression: CompressionName = 'none'): Uint8Array {
-  const builder = new BatchBuilder({ compression });
-  for (const [i, timestamp] of times.entries()) builder.append({ timestamp, value: `value ${i}` });
-  return builder.build();
 }
 
 /** As a producer that claims what only a log may. */
@@ -313,7 +208,7 @@ interface Timed {
   readonly timestamp: number;
 }
 
-async function timed(peer: Peer, topic: string): Promise<Timed[]> {
+async function timed(peer: LogPeer, topic: string): Promise<Timed[]> {
   return (await peer.batches(topic)).flatMap((each) =>
     [...each.records()].map(({ offset, timestamp }) => ({ offset, timestamp })),
   );
@@ -326,7 +221,7 @@ function around(records: readonly Timed[]): number[] {
 }
 
 /** Every answer by time, in each version that has it. */
-async function answers(peer: Peer, topic: string, times: readonly number[]): Promise<string[]> {
+async function answers(peer: LogPeer, topic: string, times: readonly number[]): Promise<string[]> {
   const lines: string[] = [];
   for (const special of [
     EARLIEST,
@@ -388,7 +283,7 @@ describe('offsets by time', () => {
     // The leader's epoch rises with a start.
     const ageless = (lines: readonly string[]) =>
       lines.map((line) => (line.startsWith(`${LATEST} `) ? line.replace(/"leaderEpoch":\d+/, '') : line));
-    const expectBehind = async (peer: Peer, what: string) => {
+    const expectBehind = async (peer: LogPeer, what: string) => {
       const got = ageless(await answers(peer, topic, times));
       const wanted = ageless(second).map((line, i) => {
         const isNone = isGone(line) && got[i]!.includes('"errorCode":"NONE","timestamp":-1,"offset":-1,');
@@ -407,7 +302,7 @@ describe('offsets by time', () => {
       for (const [i, { name }] of ENGINES.entries()) {
         const copy = join(dir, `crossed-${name}`);
         cpSync(theirs.dataDir, copy, { recursive: true });
-        const read = oursOn(copy, name);
+        const read = oursOn(copy, { engine: name });
         await read.start();
         expect(ageless(await answers(read, topic, times)), `Kafka's, engine=${name}`).toEqual(
           ageless(second),
@@ -415,7 +310,7 @@ describe('offsets by time', () => {
         await read.end();
         rmSync(crossed.dir, { recursive: true, force: true });
         cpSync(ours[i]!.dataDir, crossed.dataDir, { recursive: true });
-        const other = kafkaOn(crossed);
+        const other = theirsOn(crossed);
         await other.start();
         await other.untilServed(topic);
         await expectBehind(other, `Kafka on what engine=${name} wrote`);
