@@ -3,7 +3,7 @@
  * deleted records, crashes, torn and failed writes, and reopening, under a clock that only the model moves; what is left is
  * read back by fetches of both isolation levels and looked up by time, and must be what the list says.
  */
-import { cpSync, readFileSync, readSync, rmSync, truncateSync } from 'node:fs';
+import { readFileSync, readSync, rmSync, truncateSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -25,6 +25,7 @@ import { type RecordBatch, readBatches } from '../../src/protocol/records/reader
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
+import { copyAtOneMoment } from './copy-at-one-moment.ts';
 import type { EngineUnderTest } from './engines.ts';
 import { scratch } from './logs.ts';
 import type { Random } from './random.ts';
@@ -131,7 +132,7 @@ export class PartitionModel {
     const cleaner: SegmentCleaner = {
       clean: async (job) => {
         const result = await this.#parts.clean(job);
-        if (this.#crashInto !== undefined) this.#copyTo(this.#crashInto);
+        if (this.#crashInto !== undefined) copyAtOneMoment(this.#dir, this.#crashInto);
         // The next pass finds what this one replaced.
         this.#crashInto = undefined;
         return result;
@@ -177,10 +178,6 @@ export class PartitionModel {
     await this.#engine.close();
   }
 
-  #copyTo(dir: string): void {
-    cpSync(this.#dir, dir, { recursive: true, filter: (path) => !/\.(lock|deleted|tmp)$/.test(path) });
-  }
-
   async #reopen(): Promise<void> {
     await this.#close();
     await this.#open();
@@ -191,7 +188,7 @@ export class PartitionModel {
   /** What was written is there; `torn` bytes at the end are not. */
   async #crash(torn: number): Promise<void> {
     const dir = scratch(true);
-    this.#copyTo(dir);
+    copyAtOneMoment(this.#dir, dir);
     if (torn > 0) {
       const path = join(dir, `${TOPIC}-0`, this.#activeFile());
       truncateSync(path, readFileSync(path).length - torn);
