@@ -59,12 +59,14 @@ function isMisplaced(batch: RecordBatch, bytes: Buffer, at: number, from: number
 
 function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffset: number): Damage[] {
   const found: Damage[] = [];
+  // Indexes have 31 bits for an offset of their segment.
+  const upTo = Math.min(nextBase, baseOffset + MAX_INT32 + 1);
   let offset = baseOffset;
   let leaderEpoch = -1;
   let bad: number | undefined;
   for (let at = 0; at < bytes.length; ) {
-    const batch = batchAt(bytes, at, offset, nextBase);
-    if (batch === undefined || isMisplaced(batch, bytes, at, offset, nextBase)) {
+    const batch = batchAt(bytes, at, offset, upTo);
+    if (batch === undefined || isMisplaced(batch, bytes, at, offset, upTo)) {
       bad ??= at;
       at++;
       continue;
