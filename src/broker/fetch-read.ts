@@ -146,12 +146,12 @@ function coldRange(target: FetchTarget, partition: Partition, limit: number, upT
 /**
  * Reads the targets in order. The first batch that is found is taken whole, however large; after it nothing exceeds the
  * limits, and no partition gets less than a whole batch. `copied` holds records that could not be kept in the page cache
- * long enough, if there are any.
+ * long enough, or why what is cold can't be read, if there are any.
  */
 export function readTargets(
   targets: readonly FetchTarget[],
   limits: FetchLimits,
-  copied?: ReadonlyMap<FetchTarget, CopiedRecords>,
+  copied?: ReadonlyMap<FetchTarget, CopiedRecords | BroadsheetError>,
 ): Reading {
   // Of the right length from the start: what grows takes room for 16 more.
   const results = new Array<FetchResult>(targets.length);
@@ -171,12 +171,16 @@ export function readTargets(
     const diverging = divergence(target, partition);
     const first = bytes === 0;
     const limit = Math.max(0, Math.min(target.maxBytes, limits.maxBytes - bytes));
-    const copy = diverging === undefined ? copied?.get(target) : undefined;
+    const brought = diverging === undefined ? copied?.get(target) : undefined;
+    const failure = brought instanceof BroadsheetError ? brought : undefined;
+    const copy = brought instanceof BroadsheetError ? undefined : brought;
     let records: Part = copy?.bytes ?? NO_RECORDS;
     let upTo = copy?.upTo ?? fetchOffset;
     if (diverging === undefined && copy === undefined) {
       const bounded = readOne(partition, fetchOffset, limit, limits.isolation);
-      const { read } = bounded;
+      // A failure counts for what is still cold: meanwhile the log may have changed.
+      const read =
+        'kind' in bounded.read && bounded.read.kind === 'cold' ? (failure ?? bounded.read) : bounded.read;
       upTo = bounded.upTo;
       if (read instanceof BroadsheetError) {
         broken ??= [];

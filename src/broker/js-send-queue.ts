@@ -206,6 +206,7 @@ export class JsSendQueue {
         this.#pool.give(piece.data);
         if (item.reading === 0) item.file.release();
       } else if (error !== null || got === 0) {
+        item.file.failed?.();
         this.#host.onSendFailed(error ?? new Error('a file ends before its range'));
       } else if (got < left) {
         this.#read(item, piece, from + got);

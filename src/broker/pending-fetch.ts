@@ -2,8 +2,10 @@
  * first reading, and what only the others need is made when they do. */
 import type { Partition } from '../log/partition.ts';
 import type { Clock } from '../runtime/clock.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
 import type { DelayedFetch, DelayedFetches, WakeReason, Watched } from './delayed-fetch.ts';
 import {
+  type ColdRange,
   type CopiedRecords,
   type FetchLimits,
   type FetchResult,
@@ -54,7 +56,7 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
   /** Of the wait for data, once it is known that there is one. */
   #deadline: number | undefined;
   readonly #answer: (targets: readonly Target[], reading: Reading) => void;
-  #copied: Map<FetchTarget, CopiedRecords> | undefined;
+  #copied: Map<FetchTarget, CopiedRecords | BroadsheetError> | undefined;
   #delayed: DelayedFetch | undefined;
   /** No more waiting for data: answer with what there is. */
   #final = false;
@@ -136,27 +138,34 @@ export class PendingFetch<Target extends FetchTarget = FetchTarget> {
 
   async #warm(reading: Reading): Promise<void> {
     this.#warmings++;
-    if (this.#warmings <= WARMINGS) {
-      await Promise.all(
-        reading.cold.map(({ partition, offset, maxBytes }) =>
-          this.#tolerate(partition.log.warm(offset, maxBytes)),
-        ),
-      );
-      return;
-    }
-    for (const { target, partition, offset, maxBytes, upTo } of reading.cold) {
-      const bytes = await this.#tolerate(partition.log.readBatches(offset, maxBytes, upTo));
-      this.#copied ??= new Map();
-      this.#copied.set(target, { bytes: bytes ?? new Uint8Array(), upTo });
+    await Promise.all(reading.cold.map((range) => this.#bring(range)));
+  }
+
+  /** Into the page cache; what can't be kept or read there is copied up to the fault, so that the partition has something to
+   * say: records, or why there are none. */
+  async #bring({ target, partition, offset, maxBytes, upTo }: ColdRange): Promise<void> {
+    try {
+      if (this.#warmings <= WARMINGS && (await this.#warmed(partition, offset, maxBytes))) return;
+      const bytes = await partition.log.readBatches(offset, maxBytes, upTo);
+      this.#keep(target, { bytes, upTo });
+    } catch (error) {
+      if (!(error instanceof BroadsheetError)) throw error;
+      this.#keep(target, error);
     }
   }
 
-  /** A log that was closed or failed meanwhile: the next reading finds out and says so. */
-  async #tolerate<T>(work: Promise<T>): Promise<T | undefined> {
+  #keep(target: FetchTarget, brought: CopiedRecords | BroadsheetError): void {
+    this.#copied ??= new Map();
+    this.#copied.set(target, brought);
+  }
+
+  async #warmed(partition: Partition, offset: number, maxBytes: number): Promise<boolean> {
     try {
-      return await work;
-    } catch {
-      return undefined;
+      await partition.log.warm(offset, maxBytes);
+      return true;
+    } catch (error) {
+      if (error instanceof BroadsheetError) return false;
+      throw error;
     }
   }
 }

@@ -123,6 +123,8 @@ export class JsFile implements RangeSource, HeldFile {
   readonly fd: number;
   /** As opened; for error texts. */
   readonly path: string;
+  /** A range of it could not be read, though it was known where it lies: each is to be read before it is handed out. */
+  suspect = false;
   #references = 1;
 
   private constructor(fd: number, path: string) {
@@ -153,6 +155,10 @@ export class JsFile implements RangeSource, HeldFile {
     if (--this.#references > 0) return;
     // What was written is made durable by fdatasync; an error of close would tell nothing new.
     fs.close(this.fd, () => {});
+  }
+
+  failed(): void {
+    this.suspect = true;
   }
 
   hold(): HeldFile {

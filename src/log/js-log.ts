@@ -296,7 +296,7 @@ export class JsLog implements Log {
       if (length <= 0) return EMPTY;
       const file = segment.log.now;
       // Out of descriptors, or as good as: read again in a later turn, when those of this one are free.
-      if (file === undefined || !this.#host.keep(file)) return this.#miss(offset);
+      if (file === undefined || file.suspect || !this.#host.keep(file)) return this.#miss(offset);
       return { kind: 'range', range: { source: file, segment: file.fd, position, length } };
     }
     return EMPTY;
@@ -312,15 +312,14 @@ export class JsLog implements Log {
     return COLD;
   }
 
-  async warm(offset: number, _maxBytes: number): Promise<void> {
+  async warm(offset: number, maxBytes: number): Promise<void> {
     this.#open();
     const view = this.#view();
     const wanted = new Set([offset, ...this.#misses.keys()]);
     this.#misses.clear();
     for (const each of wanted) {
       try {
-        const segment = await view.locate(each);
-        await segment?.openForReads();
+        await view.warm(each, each === offset ? maxBytes : 0);
       } catch (error) {
         // The next read finds out.
         this.#misses.set(each, known(error));

@@ -14,6 +14,8 @@ import type { Int64 } from './js-records.ts';
 import { segmentFileName } from './segment-names.ts';
 
 const MAX_INT32 = 2 ** 31 - 1;
+/** Of reading a range for the page cache, bytes at a time. */
+const SCRATCH_BYTES = 256 * 1024;
 
 /** Whether a log goes on after a failure: nothing was damaged, there was only too little of something. */
 export function passes({ code }: BroadsheetError): boolean {
@@ -157,9 +159,21 @@ export class JsSegment {
     for (const file of this.#cached) descriptors.drop(file);
   }
 
-  /** So that a read on the loop finds the file open. */
-  async openForReads(): Promise<void> {
-    (await this.log.open()).release();
+  /** Reads the bytes from one position to another, and leaves the file open, so that a read on the loop finds both. Throws IO,
+   * and CORRUPT where the file is shorter. */
+  async readThrough(from: number, to: number): Promise<void> {
+    await this.withFile(async (file) => {
+      if (from >= to) return;
+      const scratch = Buffer.allocUnsafeSlow(Math.min(SCRATCH_BYTES, to - from));
+      try {
+        for (let at = from; at < to; at += scratch.length)
+          await file.readInto(scratch.subarray(0, Math.min(scratch.length, to - at)), at);
+        file.suspect = false;
+      } catch (error) {
+        file.failed();
+        throw error;
+      }
+    });
   }
 
   /** Runs `work` with the open file. */

@@ -60,11 +60,15 @@ export class LogView {
     }
   }
 
-  /** Finds out where the first batch that reaches to `offset` lies: its segment remembers. Undefined: there is none. */
-  async locate(offset: number): Promise<JsSegment | undefined> {
-    for (const [{ segment, size }] of this.#between(offset, Number.POSITIVE_INFINITY))
-      if ((await segment.locate(offset, size)) !== undefined) return segment;
-    return undefined;
+  /** Finds out where the first batch that reaches to `offset` lies, and reads up to maxBytes from there on, the batch at least:
+   * its segment remembers the one, the page cache has the other. With maxBytes 0 only the first. */
+  async warm(offset: number, maxBytes: number): Promise<void> {
+    for (const [{ segment, size }] of this.#between(offset, Number.POSITIVE_INFINITY)) {
+      const batch = await segment.locate(offset, size);
+      if (batch === undefined) continue;
+      const last = maxBytes === 0 ? 0 : Math.min(size, batch.position + Math.max(maxBytes, batch.bytes));
+      return segment.readThrough(batch.position, last);
+    }
   }
 
   /** Whole batches from the one that holds `offset` on, below upTo, at least one if there is one. */
@@ -87,10 +91,16 @@ export class LogView {
     }
     const out = Buffer.allocUnsafeSlow(runs.reduce((sum, run) => sum + run.ends - run.begins, 0));
     let at = 0;
-    for (const { segment, begins, ends } of runs) {
-      const part = out.subarray(at, at + ends - begins);
-      await segment.withFile((file) => file.readInto(part, begins));
-      at += part.length;
+    try {
+      for (const { segment, begins, ends } of runs) {
+        const part = out.subarray(at, at + ends - begins);
+        await segment.withFile((file) => file.readInto(part, begins));
+        at += part.length;
+      }
+    } catch (error) {
+      // What lies before the fault is found one batch at a time.
+      if (maxBytes <= 1 || !(error instanceof BroadsheetError)) throw error;
+      return this.readBatches(offset, 1, upTo);
     }
     return out;
   }

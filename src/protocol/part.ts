@@ -4,6 +4,8 @@
 export interface HeldFile {
   /** For reads at given positions (fs.read), which may wait for a disk: never on the loop's thread. */
   readonly fd: number;
+  /** Says that it could not be read. */
+  failed?(): void;
   /** Once, when no read is under way. */
   release(): void;
 }
