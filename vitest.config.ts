@@ -18,6 +18,7 @@ const ONLY_FULL = [
   'cluster-features',
   'cluster-requests',
   'compaction-kafka',
+  'compaction-turns',
   'consumer-groups-kafka',
   'groups',
   'groups-directory',

@@ -1,23 +1,19 @@
 /** Apache Kafka's log cleaner and ours, each on a copy of one directory, leave the same records at the same offsets. */
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { createBroker } from '../../src/index.ts';
-import type { CompressionName } from '../../src/protocol/compression.ts';
-import { RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
-import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
-import { partitionFiles } from '../support/dump-log.ts';
 import { KafkaPeer, kafkaPort, PROTOCOL } from '../support/kafka-peer.ts';
 import { Random } from '../support/random.ts';
 import { FULL_SIZE, scaled } from '../support/scale.ts';
-import { type Producer, TransactionScript } from '../support/transaction-script.ts';
+import { cleanedOffsets, storedBatches } from '../support/stored-batches.ts';
+import { CODECS, TransactionalLoad } from '../support/transactional-load.ts';
 
 const TOPIC = 'compacted';
-const CODECS: CompressionName[] = ['none', 'gzip', 'snappy', 'lz4', 'zstd'];
 const SEED = Number(process.env.BROADSHEET_SEED ?? 20_261);
 const BATCHES = scaled(600, 6_000);
 const TRANSACTIONAL = 'transactional';
@@ -85,14 +81,8 @@ async function content(address: string, topic = TOPIC, committedOnly = false): P
 /** Waits until the cleaner has noted that it stopped somewhere past an offset. */
 async function cleanedTo(dataDir: string, topic = TOPIC, past = -1): Promise<number> {
   for (;;) {
-    try {
-      const found = new RegExp(`^${topic} 0 (\\d+)$`, 'm').exec(
-        readFileSync(join(dataDir, 'cleaner-offset-checkpoint'), 'utf8'),
-      );
-      if (found !== null && Number(found[1]) > past) return Number(found[1]);
-    } catch {
-      // Not yet there.
-    }
+    const offset = cleanedOffsets(dataDir).get(`${topic} 0`) ?? -1;
+    if (offset > past) return offset;
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }
@@ -134,95 +124,10 @@ it(`leaves what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, async () => {
   }
 });
 
-/** Transactions of several producers, interleaved, on a compacted topic of short segments. */
-class TransactionalLoad {
-  readonly #random = new Random(SEED);
-  /** What each transactional id has. */
-  readonly #producers = new Map<string, { producer: Producer; sequence: number; open: boolean }>();
-  #value = 0;
-
-  /** Some turns against a broker; ends with a transaction open. */
-  async run(address: string, turns: number, keys: number): Promise<void> {
-    const client = await Client.connect(address);
-    const script = new TransactionScript(client.connection);
-    for (let turn = 0; turn < turns; turn++) {
-      const n = this.#random.int(6);
-      if (n === 5) {
-        const key = `key-${this.#random.int(keys)}`;
-        await client.produce(TRANSACTIONAL, 0, [{ timestamp: TIME, key, value: this.#next() }]);
-      } else await this.#step(client, script, `id-${n}`, keys);
-    }
-    const left = [...this.#producers].filter(([, { open }]) => open);
-    for (const [id] of left) await this.#end(script, id);
-    await this.#step(client, script, 'id-0', keys);
-    await client.close();
-    const refused = script.lines.filter((line) => !line.includes('NONE'));
-    if (refused.length > 0) throw new Error(refused.join('\n'));
-  }
-
-  #next(): string | null {
-    this.#value++;
-    return this.#random.int(6) === 0 ? null : `${this.#value} `.repeat(1 + this.#random.int(20));
-  }
-
-  async #step(client: Client, script: TransactionScript, id: string, keys: number): Promise<void> {
-    const known = this.#producers.get(id);
-    if (known?.open === true && this.#random.int(3) === 0) {
-      await this.#end(script, id);
-      return;
-    }
-    const state = known ?? { producer: await script.init(id), sequence: 0, open: false };
-    this.#producers.set(id, state);
-    if (!state.open) await script.add(id, state.producer, [[TRANSACTIONAL, 0]]);
-    const { id: producerId, epoch: producerEpoch } = state.producer;
-    const fields = { producerId, producerEpoch, baseSequence: state.sequence, transactional: true };
-    const builder = new BatchBuilder({ compression: this.#random.pick(CODECS), ...fields });
-    const count = 1 + this.#random.int(5);
-    for (let i = 0; i < count; i++)
-      builder.append({ timestamp: TIME, key: `key-${this.#random.int(keys)}`, value: this.#next() });
-    const answer = await client.produceBytes(TRANSACTIONAL, 0, builder.build(), { transactionalId: id });
-    if (answer?.errorCode !== 0) throw new Error(`${id}: ${answer?.errorCode}`);
-    state.sequence += count;
-    state.open = true;
-  }
-
-  async #end(script: TransactionScript, id: string): Promise<void> {
-    const state = this.#producers.get(id)!;
-    const modern = Number(id.at(-1)) % 2 === 0;
-    const next = await script.end(id, state.producer, this.#random.int(2) === 0, { version: modern ? 5 : 4 });
-    if (modern) state.sequence = 0;
-    state.producer = next;
-    state.open = false;
-  }
-}
-
-/** Each batch that lies in the log: offsets, producer, records, and what ends a transaction; without times. */
-function batches(dataDir: string): string[] {
-  const found: string[] = [];
-  for (const path of partitionFiles(dataDir, '.log').filter((each) =>
-    each.includes(`/${TRANSACTIONAL}-0/`),
-  )) {
-    for (const batch of readBatches(readFileSync(path))) {
-      if (!(batch instanceof RecordBatch)) throw new Error('an old format');
-      batch.ensureValid();
-      const { baseOffset, lastOffset, producerId, producerEpoch, baseSequence, isControl } = batch;
-      const records = [...batch.records()].map(({ offset, key, value }) =>
-        isControl
-          ? `${offset} ${Buffer.from(key!).toString('hex')}`
-          : `${offset} ${text(key)}=${text(value)}`,
-      );
-      const horizon = batch.deleteHorizon === undefined ? '' : ' horizon';
-      const producer = `${producerId}/${producerEpoch} seq ${baseSequence}`;
-      found.push(`${baseOffset}-${lastOffset} ${producer} ${isControl}${horizon} [${records}]`);
-    }
-  }
-  return found;
-}
-
 it(`leaves of transactions what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, async () => {
   const copy = join(dir, 'copy');
   const settings = Object.entries(EAGER).map(([key, value]) => `${key}=${value}`);
-  const loads = [new TransactionalLoad(), new TransactionalLoad()];
+  const loads = [0, 1].map(() => new TransactionalLoad(TRANSACTIONAL, SEED, TIME));
   const kept: number[] = [];
   let end = -1;
   ours = await BrokerProcess.start(kafka.dataDir, { config: OFF });
@@ -243,8 +148,8 @@ it(`leaves of transactions what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, a
       await loads[i]!.run(ours.address, TRANSACTIONAL_TURNS, round === 2 ? 400 : 40);
       await ours.stop();
     }
-    const before = batches(copy);
-    expect(batches(kafka.dataDir)).toEqual(before);
+    const before = storedBatches(copy, TRANSACTIONAL);
+    expect(storedBatches(kafka.dataDir, TRANSACTIONAL)).toEqual(before);
     const both = (address: string) =>
       Promise.all([false, true].map((committed) => content(address, TRANSACTIONAL, committed)));
 
@@ -252,16 +157,16 @@ it(`leaves of transactions what Apache Kafka leaves, BROADSHEET_SEED=${SEED}`, a
     const next = await cleanedTo(copy, TRANSACTIONAL, end);
     const seen = await both(ours.address);
     await ours.stop();
-    const left = batches(copy);
+    const left = storedBatches(copy, TRANSACTIONAL);
     expect(left.length).toBeLessThan(before.length);
-    kept.push(left.filter((batch) => batch.includes(' true')).length);
+    kept.push(left.filter((batch) => batch.includes(' control')).length);
 
     await kafka.start(...settings);
     await kafka.untilLeading([[TRANSACTIONAL, 0]]);
     expect(await cleanedTo(kafka.dataDir, TRANSACTIONAL, end)).toBe(next);
     expect(await both(kafka.address)).toEqual(seen);
     await kafka.stop();
-    expect(batches(kafka.dataDir)).toEqual(left);
+    expect(storedBatches(kafka.dataDir, TRANSACTIONAL)).toEqual(left);
     end = next;
 
     // What Kafka left is the same for readers of ours.

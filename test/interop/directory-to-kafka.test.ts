@@ -1,8 +1,8 @@
 /** Apache Kafka starts on what this broker left, cleanly or by SIGKILL under load, and this broker on what Kafka wrote on
  * top. Producers live through all of it: ids and sequences go on from one to the other. */
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
@@ -89,6 +89,25 @@ function expectNoComplaint(): void {
   expect(readFileSync(`${kafka.dir}/log`, 'utf8')).not.toMatch(/truncation of conflicting|FATAL|Fatal|stray/);
 }
 
+/** Beside each partition's files the ones that are ours alone, as failures and compaction leave them. Gives their paths. */
+function leaveOwnFiles(): string[] {
+  const paths: string[] = [];
+  for (const log of partitionFiles(kafka.dataDir, FIRST_SEGMENT)) {
+    const leave = (path: string, text: string) => {
+      writeFileSync(path, text);
+      paths.push(path);
+    };
+    leave(`${log}.61.quarantine`, 'what was cut');
+    const folder = dirname(log);
+    leave(join(folder, 'transaction-index-checkpoint'), '0\n1\n0 1\n');
+    // A flush that failed at the first record: all is as good as gone, until somebody goes on with it.
+    leave(join(folder, 'failed-flush-checkpoint'), '0\n2\n0 0\n1 1\n');
+  }
+  for (const name of ['meta.properties.copy', 'log-start-offset-checkpoint.copy'])
+    paths.push(join(kafka.dataDir, name));
+  return paths;
+}
+
 describe('a directory that we closed', () => {
   it('is one that Apache Kafka serves and its tools find no fault in; then we serve what Kafka added', async () => {
     const text = join(dir, 'text');
@@ -124,6 +143,7 @@ describe('a directory that we closed', () => {
     }
     expect(await dumpLogFaults(kafka.dataDir)).toEqual([]);
 
+    const ownFiles = leaveOwnFiles();
     await startKafka();
     expect(await expectAllServed(kafka.address, load)).toEqual(served);
     for (const topic of textTopics) expect(await kcatRead(kafka.address, topic)).toEqual(sent);
@@ -133,9 +153,13 @@ describe('a directory that we closed', () => {
     await kcatProduce(kafka.address, 'made-by-kafka');
     const byKafka = await expectAllServed(kafka.address, load);
     await kafka.stop();
+    expect(ownFiles.filter((path) => !existsSync(path))).toEqual([]);
 
     broker = await startOurs();
     expect(await expectAllServed(broker.address, load)).toEqual(byKafka);
+    expect(ownFiles.filter((path) => path.endsWith('failed-flush-checkpoint') && existsSync(path))).toEqual(
+      [],
+    );
     for (const topic of textTopics) expect(await kcatRead(broker.address, topic)).toEqual(sent);
     expect(await kcatRead(broker.address, 'made-by-kafka')).toEqual(sent);
     await load.run(broker.address, BATCHES / 10);
