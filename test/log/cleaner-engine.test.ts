@@ -137,7 +137,7 @@ it(`clean to the same files, BROADSHEET_SEED=${SEED}`, async () => {
   const dir = scratch();
   const segments: CleanJob['segments'][number][] = [];
   let offset = 0;
-  for (let segment = 0; segment < 4; segment++) {
+  for (let segment = 0; segment < 2; segment++) {
     const baseOffset = offset;
     const batches: Buffer[] = [];
     for (let batch = 0; batch < scaled(30, 200); batch++) {
