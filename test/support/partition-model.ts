@@ -3,7 +3,7 @@
  * deleted records, crashes, torn and failed writes, and reopening, under a clock that only the model moves; what is left is
  * read back by fetches of both isolation levels and looked up by time, and must be what the list says.
  */
-import { readFileSync, readSync, rmSync, truncateSync } from 'node:fs';
+import { readFileSync, rmSync, truncateSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
@@ -19,14 +19,13 @@ import type { IsolationLevel, Partition } from '../../src/log/partition.ts';
 import { findByTime, findMaxTimestamp, type TimedOffset } from '../../src/log/time-search.ts';
 import type { AbortedTransaction } from '../../src/log/txn-index.ts';
 import type { CompressionName } from '../../src/protocol/compression.ts';
-import type { Part } from '../../src/protocol/part.ts';
-import { controlTypeName } from '../../src/protocol/records/control.ts';
 import { type RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { copyAtOneMoment } from './copy-at-one-moment.ts';
 import type { EngineUnderTest } from './engines.ts';
+import { bytesOf, committedOf, dataOf, type ModelRecord } from './fetched-records.ts';
 import { scratch } from './logs.ts';
 import type { Random } from './random.ts';
 import { NO_CLEANER } from './topic-config.ts';
@@ -47,11 +46,6 @@ export interface Parts {
 
 const SOUND: Parts = { clean: (job) => cleanSegments(job, () => {}), findByTime, findMaxTimestamp };
 
-interface ModelRecord extends TimedOffset {
-  readonly key: string | null;
-  readonly value: string | null;
-}
-
 /** One batch. */
 interface Entry {
   readonly base: number;
@@ -66,8 +60,6 @@ interface Entry {
   /** Until when its tombstones stay, once a compaction has met them. */
   horizon: number | undefined;
 }
-
-const text = (bytes: Uint8Array | null) => (bytes === null ? null : Buffer.from(bytes).toString());
 
 export class PartitionModel {
   readonly counts = { compactions: 0, deletions: 0, crashes: 0, cuts: 0, reopens: 0, transactions: 0 };
@@ -87,6 +79,7 @@ export class PartitionModel {
   #openedAt = 0;
   /** No power cut takes what a flush of an earlier start made durable, whether the present one knows of it or not. */
   #durable = 0;
+  #beginsAnew = false;
   #cleanedTo = 0;
   #leaderEpoch = 0;
   /** A crash within the next compaction: where the directory goes. */
@@ -171,6 +164,7 @@ export class PartitionModel {
     this.#partition =
       this.#manager.partition(TOPIC, 0) ?? (await this.#manager.create(TOPIC, 0, description));
     this.#openedAt = this.#partition.logEndOffset;
+    if (this.#beginsAnew) this.#recallProducers();
   }
 
   async #close(): Promise<void> {
@@ -238,17 +232,29 @@ export class PartitionModel {
   }
 
   #cut(end: number): void {
+    const lastLeft = this.#entries.findLast(({ last }) => last < end)?.last ?? -1;
+    const [first] = this.#partition.log.segmentBaseOffsets();
+    // What is left lies below the log's start: the log begins anew there.
+    this.#beginsAnew = Math.max(lastLeft + 1, first!) < this.#start;
+    const from = this.#beginsAnew ? this.#start : end;
     for (const { base, producerId, baseSequence } of this.#entries.toReversed())
-      if (base >= end && baseSequence >= 0) this.#sequences.set(producerId, baseSequence);
-    this.#entries = this.#entries.filter(({ last }) => last < end);
-    // What is left lies below the log's start: the log begins anew there, and knows of no producer, as Apache Kafka's does.
-    const left = Math.max(
-      (this.#entries.at(-1)?.last ?? -1) + 1,
-      this.#partition.log.segmentBaseOffsets()[0]!,
-    );
-    if (left < this.#start) this.#sequences.clear();
+      if (base >= from && baseSequence >= 0) this.#sequences.set(producerId, baseSequence);
+    this.#entries = this.#entries.filter(({ last }) => last < from);
     this.#durable = Math.min(this.#durable, end);
     this.counts.cuts++;
+  }
+
+  /** A log that begins anew knows its producers by a snapshot as of its start or, as Apache Kafka's, not at all. */
+  #recallProducers(): void {
+    this.#beginsAnew = false;
+    for (const [producerId, sequence] of this.#sequences) {
+      const known = this.#partition.producers.get(producerId);
+      if (known !== undefined) expect((known.batches.at(-1)?.lastSequence ?? -1) + 1).toBe(sequence);
+      else {
+        this.#sequences.delete(producerId);
+        this.#entries = this.#entries.filter((entry) => entry.producerId !== producerId);
+      }
+    }
   }
 
   // --- what the list says ---
@@ -548,49 +554,4 @@ const LISTENER = {
 
 function timed({ offset, timestamp }: TimedOffset): TimedOffset {
   return { offset, timestamp };
-}
-
-function bytesOf(records: Part): Uint8Array {
-  if (records instanceof Uint8Array) return records;
-  const file = records.source.hold(records.segment);
-  try {
-    const bytes = Buffer.alloc(records.length);
-    expect(readSync(file.fd, bytes, 0, records.length, records.position)).toBe(records.length);
-    return bytes;
-  } finally {
-    file.release();
-  }
-}
-
-function dataOf(batches: readonly RecordBatch[], from: number): ModelRecord[] {
-  return batches
-    .filter((batch) => !batch.isControl)
-    .flatMap((batch) => [...batch.records()])
-    .filter(({ offset }) => offset >= from)
-    .map(({ offset, timestamp, key, value }) => ({
-      ...{ offset, timestamp },
-      key: text(key),
-      value: text(value),
-    }));
-}
-
-/** What a consumer makes of records and of the aborted transactions that it was told of. */
-function committedOf(
-  batches: readonly RecordBatch[],
-  told: readonly AbortedTransaction[],
-  from: number,
-): ModelRecord[] {
-  const waiting = [...new Map(told.map((each) => [each.lastOffset, each])).values()];
-  waiting.sort((a, b) => a.firstOffset - b.firstOffset);
-  const aborting = new Set<number>();
-  return dataOf(
-    batches.filter((batch) => {
-      while (waiting.length > 0 && waiting[0]!.firstOffset <= batch.lastOffset)
-        aborting.add(waiting.shift()!.producerId);
-      const [record] = batch.isControl ? [...batch.records()] : [];
-      if (record !== undefined && controlTypeName(record) === 'ABORT') aborting.delete(batch.producerId);
-      return !(batch.isTransactional && aborting.has(batch.producerId));
-    }),
-    from,
-  );
 }
