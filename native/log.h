@@ -33,6 +33,7 @@ struct OpenOptions {
   int64_t recovery_point = 0;
   bool clean_shutdown = false;
   bool dense = false;
+  int64_t known_end = 0;
   int64_t now = 0;
 };
 

@@ -21,11 +21,18 @@ bool is_segment_file(const std::string& name) {
          ends_with(name, ".txnindex");
 }
 
-// Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend.
+// Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend, and from
+// `dense_from` on leave none out (a walk that begins in the middle can't tell of its first batch).
 class CheckedWalk {
  public:
-  CheckedWalk(const File& file, int64_t base_offset, int64_t position, int64_t limit, int64_t last_offset)
-      : file_(file), base_offset_(base_offset), position_(position), limit_(limit), last_offset_(last_offset) {}
+  CheckedWalk(const File& file, int64_t base_offset, int64_t position, int64_t limit, int64_t dense_from)
+      : file_(file),
+        base_offset_(base_offset),
+        position_(position),
+        limit_(limit),
+        last_offset_(base_offset - 1),
+        dense_from_(dense_from),
+        knows_last_(position == 0) {}
 
   Status next(StoredBatch* out, bool* found) {
     *found = false;
@@ -36,9 +43,14 @@ class CheckedWalk {
     *out = StoredBatch::parse(bytes, position_);
     if (Status status = out->check(base_offset_, limit_); !status.ok()) return status;
     if (out->base_offset <= last_offset_) return fault("does not come after the one before it");
+    // No checksum covers the base offset.
+    if (knows_last_ && out->base_offset > last_offset_ + 1 && out->base_offset > dense_from_) {
+      return fault("leaves out offsets from " + std::to_string(last_offset_ + 1) + " on");
+    }
     if (Status status = provide(out->bytes(), &bytes); !status.ok()) return status;
     if (!batch_crc_fits(bytes, *out)) return fault("has a wrong checksum");
     last_offset_ = out->last_offset();
+    knows_last_ = true;
     position_ += out->bytes();
     *found = true;
     return Status::Ok();
@@ -47,7 +59,7 @@ class CheckedWalk {
  private:
   static constexpr int64_t kBufferBytes = 1 << 20;
 
-  Status fault(const char* what) const {
+  Status fault(const std::string& what) const {
     return Status::Of(Code::kCorrupt, "the batch at position " + std::to_string(position_) + " " + what);
   }
 
@@ -68,6 +80,8 @@ class CheckedWalk {
   int64_t position_;
   const int64_t limit_;
   int64_t last_offset_;
+  const int64_t dense_from_;
+  bool knows_last_;
   int64_t begins_ = 0;
   std::vector<uint8_t> buffer_;
 };
@@ -260,6 +274,7 @@ class LogOpener {
         }
         cut = cut || lacks_end(i);
         if (cut) {
+          if (Status status = reaches_known_end(); !status.ok()) return status;
           // First those behind it: a kill in between leaves the damage for the next start to find.
           if (Status status = remove_from(i + 1); !status.ok()) return status;
           if (Status status = cut_tail(segment, facts, tail); !status.ok()) return status;
@@ -287,6 +302,14 @@ class LogOpener {
     return true;
   }
 
+  // Before anything is cut.
+  Status reaches_known_end() const {
+    if (end_offset_ >= options_.known_end) return Status::Ok();
+    return Status::Of(Code::kCorrupt, dir_ + " is damaged: its log ends at offset " + std::to_string(end_offset_) +
+                                          ", and is known to reach offset " + std::to_string(options_.known_end) +
+                                          (report_.fault.empty() ? "" : " (" + report_.fault + ")"));
+  }
+
   Status adopt_indexes(Segment* segment, const SegmentFiles& facts) {
     Status status = Status::Of(Code::kNotFound, "no index");
     if (facts.index >= 0 && facts.timeindex >= 0) {
@@ -309,12 +332,13 @@ class LogOpener {
     bool cut = false;
     if (clean_) {
       if (Status status = walk(&segment, facts, false, INT64_MAX, &log_->tail_, &cut); !status.ok()) return status;
-      if (!cut) return Status::Ok();
+      if (!cut && (options_.known_end == 0 || end_offset_ == options_.known_end)) return Status::Ok();
       // Not so clean: the end does not check out.
       clean_ = false;
       options_.recovery_point = std::min(options_.recovery_point, segment.base_offset);
     }
     if (Status status = scan(&segment, facts, &log_->tail_, &cut); !status.ok()) return status;
+    if (Status status = reaches_known_end(); !status.ok()) return status;
     return cut_tail(segment, facts, log_->tail_);
   }
 
@@ -361,7 +385,8 @@ class LogOpener {
     const int64_t begins = tail->size;
     const int64_t first_timestamp = tail->first_timestamp;
     BatchWalker plain(*file, segment->base_offset, begins, facts.log, true);
-    CheckedWalk whole(*file, segment->base_offset, begins, facts.log, segment->base_offset - 1);
+    const int64_t dense_from = options_.dense ? options_.log_start_offset : INT64_MAX;
+    CheckedWalk whole(*file, segment->base_offset, begins, facts.log, dense_from);
     for (;;) {
       StoredBatch batch;
       bool found = false;

@@ -177,6 +177,7 @@ export interface LogAddon {
     recoveryPoint: number,
     cleanShutdown: boolean,
     dense: boolean,
+    knownEnd: number,
     now: number,
     done: (status: StatusObject | undefined, handle: number, fault: string | undefined) => void,
   ): number;

@@ -33,7 +33,9 @@ export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions 
     const watermarks = new OffsetCheckpoint();
     await forEachConcurrently(partitions, async (log) => {
       const { topic, index, bases, endOffset, logStartOffset, highWatermark } = log;
-      const recoveryPoint = Math.min(recoveryPoints.get(topic, index) ?? 0, endOffset);
+      // The backup vouches for its points: one that nothing vouches for is none.
+      const known = recoveryPoints.checked ? (recoveryPoints.get(topic, index) ?? 0) : 0;
+      const recoveryPoint = Math.min(known, endOffset);
       await copyLog(copy, dataDir, log, recoveryPoint);
       // The file of a segment that is written to may have been replaced since the cut: its entries are found again then.
       const last = bases[bases.length - 1] ?? 0;

@@ -65,6 +65,12 @@ function checksumLine(lines: readonly string[]): string {
   return `${CHECKSUM} 0 ${crc32c(Buffer.from(lines.join('\n'), 'latin1'))}`;
 }
 
+export interface RecoveryPoint {
+  readonly offset: number;
+  /** Whether a checksum vouches for it: then it is ours, a batch begins there, and the log reaches it. */
+  readonly checked: boolean;
+}
+
 /** Offsets by topic and partition. */
 export class OffsetCheckpoint {
   readonly #offsets = new Map<string, number>();
@@ -81,6 +87,12 @@ export class OffsetCheckpoint {
 
   get(topic: string, partition: number): number | undefined {
     return this.#offsets.get(OffsetCheckpoint.#key(topic, partition));
+  }
+
+  /** Of RECOVERY_POINT_FILE. */
+  recoveryPoint(topic: string, partition: number): RecoveryPoint {
+    const offset = this.get(topic, partition);
+    return { offset: offset ?? 0, checked: offset !== undefined && this.checked };
   }
 
   set(topic: string, partition: number, offset: number): void {

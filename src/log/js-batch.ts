@@ -157,25 +157,30 @@ export class BatchWalker {
 
 const WHOLE_CHUNK = 1 << 20;
 
-/** Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend. As BatchWalker. */
+/** Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend, and from `denseFrom` on
+ * leave none out (a walk that begins in the middle can't tell of its first batch). As BatchWalker. */
 export class CheckedWalker {
   readonly #file: JsFile;
   readonly #baseOffset: number;
   readonly #limit: number;
   position: number;
   #lastOffset: number;
+  readonly #denseFrom: number;
+  #knowsLast: boolean;
   #begins = 0;
   #bytes: Buffer = Buffer.alloc(0);
   #view: DataView = new DataView(new ArrayBuffer(0));
   /** Bytes from `position` on that the next batch takes. */
   #wanted = BATCH_HEADER_BYTES;
 
-  constructor(file: JsFile, segmentBaseOffset: number, position: number, limit: number) {
+  constructor(file: JsFile, segmentBaseOffset: number, position: number, limit: number, denseFrom: number) {
     this.#file = file;
     this.#baseOffset = segmentBaseOffset;
     this.position = position;
     this.#limit = limit;
     this.#lastOffset = segmentBaseOffset - 1;
+    this.#denseFrom = denseFrom;
+    this.#knowsLast = position === 0;
   }
 
   take(): StoredBatch | undefined {
@@ -185,11 +190,16 @@ export class CheckedWalker {
     const fault = batch.fault(this.#baseOffset, this.#limit);
     if (fault !== undefined) throw corrupt(fault);
     if (batch.baseOffset <= this.#lastOffset) throw this.#fault('does not come after the one before it');
+    // No checksum covers the base offset.
+    const next = this.#lastOffset + 1;
+    if (this.#knowsLast && batch.baseOffset > next && batch.baseOffset > this.#denseFrom)
+      throw this.#fault(`leaves out offsets from ${next} on`);
     this.#wanted = batch.bytes;
     if (!this.#has(batch.bytes)) return undefined;
     if (crc32c(this.#bytes, at + ATTRIBUTES_AT, at + batch.bytes) !== batch.crc)
       throw this.#fault('has a wrong checksum');
     this.#lastOffset = batch.lastOffset;
+    this.#knowsLast = true;
     this.position += batch.bytes;
     this.#wanted = BATCH_HEADER_BYTES;
     return batch;

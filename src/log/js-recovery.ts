@@ -265,6 +265,7 @@ class LogOpener {
         const { tail, cut } = await this.#scan(segment, files);
         segment.closedSize = tail.size;
         if (cut || this.#lacksEnd(i)) {
+          this.#ensureKnownEnd();
           // First those behind it: a kill in between leaves the damage for the next start to find.
           await this.#removeFrom(i + 1);
           await this.#cutTail(segment, files, tail);
@@ -291,6 +292,16 @@ class LogOpener {
     return true;
   }
 
+  /** Before anything is cut. */
+  #ensureKnownEnd(): void {
+    const { knownEnd = 0 } = this.#options;
+    if (this.#endOffset >= knownEnd) return;
+    const fault = this.#fault === undefined ? '' : ` (${this.#fault})`;
+    throw corrupt(
+      `${this.#dir} is damaged: its log ends at offset ${this.#endOffset}, and is known to reach offset ${knownEnd}${fault}`,
+    );
+  }
+
   async #adoptIndexes(segment: JsSegment, { log, index, timeindex }: SegmentFiles): Promise<void> {
     if (index !== undefined && timeindex !== undefined) {
       try {
@@ -314,12 +325,14 @@ class LogOpener {
     if (this.#clean) {
       const { tail, cut } = await this.#walk(segment, files, false, Number.POSITIVE_INFINITY);
       this.#tail = tail;
-      if (!cut) return;
+      const { knownEnd = 0 } = this.#options;
+      if (!cut && (knownEnd === 0 || this.#endOffset === knownEnd)) return;
       // Not so clean: the end does not check out.
       this.#clean = false;
       this.#recoveryPoint = Math.min(this.#recoveryPoint, segment.baseOffset);
     }
     this.#tail = (await this.#scan(segment, files)).tail;
+    this.#ensureKnownEnd();
     await this.#cutTail(segment, files, this.#tail);
   }
 
@@ -374,8 +387,10 @@ class LogOpener {
       const times: TimeEntry[] = [];
       const begins = tail.size;
       const { firstTimestamp } = tail;
+      const { dense, logStartOffset } = this.#options;
+      const denseFrom = dense ? logStartOffset : Number.POSITIVE_INFINITY;
       const walker = checked
-        ? new CheckedWalker(file, baseOffset, begins, files.log)
+        ? new CheckedWalker(file, baseOffset, begins, files.log, denseFrom)
         : new BatchWalker(file, baseOffset, begins, files.log);
       let cut = false;
       try {

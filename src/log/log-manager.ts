@@ -36,7 +36,7 @@ import { PartitionFolders } from './partition-folders.ts';
 import { type LoadedPartition, loadNewPartition, loadPartition } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder } from './partition-names.ts';
 import { encodeSnapshot, type ProducerSnapshots } from './producer-snapshot.ts';
-import { ROOT_CHECKPOINTS, RootCheckpoints } from './root-checkpoints.ts';
+import { ROOT_CHECKPOINTS, RootCheckpoints, type UnopenedPartition } from './root-checkpoints.ts';
 import { SegmentHold } from './segment-hold.ts';
 import { segmentFileName } from './segment-names.ts';
 import { SnapshotWriter } from './snapshot-writer.ts';
@@ -93,7 +93,7 @@ export class LogManager implements PartitionHost {
   readonly #topicsById = new Map<string, Slot[]>();
   readonly #slots = new Map<Partition, Slot>();
   readonly #deleted: DeletedPartitions;
-  readonly #failures = new Map<string, BroadsheetError>();
+  readonly #failures = new Map<string, UnopenedPartition & { readonly error: BroadsheetError }>();
   readonly #creating = new Set<string>();
 
   #staged = new Set<Partition>();
@@ -115,7 +115,8 @@ export class LogManager implements PartitionHost {
     this.random = options.random ?? Math.random;
     this.#files = options.engine.files;
     this.#logger = options.logger;
-    this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, () => this.#slots.keys());
+    const known = { partitions: () => this.#slots.keys(), unopened: () => this.#failures.values() };
+    this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, known);
     const { clock, logger, dataDir, settings } = options;
     const host = {
       hold: this.hold,
@@ -163,7 +164,7 @@ export class LogManager implements PartitionHost {
 
   /** Why a partition of the metadata could not be opened. */
   failure(topic: string, index: number): BroadsheetError | undefined {
-    return this.#failures.get(partitionFolder(topic, index));
+    return this.#failures.get(partitionFolder(topic, index))?.error;
   }
 
   partitions(): Partition[] {
@@ -194,6 +195,9 @@ export class LogManager implements PartitionHost {
       const { topic, index } = parsed;
       const dir = `${dataDir}/${name}`;
       const description = describe(topic, index);
+      const topicId = description?.topicId ?? '';
+      const recoveryPoint = recoveryPoints.recoveryPoint(topic, index);
+      const logStart = logStarts.get(topic, topicId, index);
       try {
         if (!(await folders.belongs(topic, index, dir, description?.topicId))) return;
         const loaded = await loadPartition(
@@ -201,8 +205,7 @@ export class LogManager implements PartitionHost {
           dir,
           {
             config: description!.config,
-            logStart: logStarts.get(topic, description!.topicId, index),
-            recoveryPoint: recoveryPoints.get(topic, index) ?? 0,
+            ...{ logStart, recoveryPoint },
             wasCompacted: cleaned.get(topic, index) !== undefined,
             cleanShutdown,
             now: this.#options.clock.now(),
@@ -213,11 +216,12 @@ export class LogManager implements PartitionHost {
         this.#add(topic, index, description!, loaded);
       } catch (error) {
         const failure = asBroadsheetError(error);
-        this.#failures.set(name, failure);
+        this.#failures.set(name, { topic, topicId, index, recoveryPoint, logStart, error: failure });
         this.#logger.error({ topic, partition: index, reason: failure.message }, 'partition does not open');
       }
     });
     this.#cleaner.open(cleaned);
+    this.#checkpoints.begin(recoveryPoints);
   }
 
   #add(topic: string, index: number, description: PartitionDescription, loaded: LoadedPartition): Partition {
@@ -254,6 +258,7 @@ export class LogManager implements PartitionHost {
       throw new BroadsheetError('INVALID_ARGUMENT', `partition ${folder} exists`);
     this.#creating.add(folder);
     try {
+      await this.#checkpoints.forgetLeft();
       const dir = `${this.#options.dataDir}/${folder}`;
       await this.#files.createDurable(
         `${dir}/${PARTITION_METADATA_FILE}`,
@@ -283,6 +288,8 @@ export class LogManager implements PartitionHost {
       slot.flushTimer?.cancel();
       slot.partition.markDeleted();
     }
+    for (const [folder, failed] of this.#failures) if (failed.topic === topic) this.#failures.delete(folder);
+    this.#checkpoints.partitionsLeft();
     try {
       await this.#deleted.add(slots.map((slot) => slot.partition));
     } catch (error) {

@@ -24,9 +24,12 @@ export interface OpenOptions extends LogOptions {
   readonly recoveryPoint: number;
   /** After a clean stop nothing is scanned. */
   readonly cleanShutdown: boolean;
-  /** Compaction never took an offset out: where segments above the recovery point do not meet, records were lost, and the log is
-   * cut there. Default: no. */
+  /** Compaction took no offset out of what is scanned: where batches or segments above the recovery point do not meet, records
+   * were lost or an offset was altered, and the log is cut there. Default: no. */
   readonly dense?: boolean;
+  /** The log is known to reach this offset, a batch's border: after a clean stop it ends there, else at or past it. Where it does
+   * not, the opening rejects with CORRUPT before anything is cut. Default: 0, nothing is known. */
+  readonly knownEnd?: number;
   /** Now, ms since the epoch: the base of segment.ms for an empty segment. */
   readonly now: number;
 }

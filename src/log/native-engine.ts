@@ -320,6 +320,7 @@ export class NativeEngine implements LogEngine {
             options.recoveryPoint,
             options.cleanShutdown,
             options.dense ?? false,
+            options.knownEnd ?? 0,
             options.now,
             (status, handle, fault) => {
               if (status !== undefined) reject(toError(status));

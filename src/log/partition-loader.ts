@@ -2,10 +2,15 @@
 import type { TopicConfig } from '../config/topic-config.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
-import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
+import {
+  LEADER_EPOCH_FILE,
+  PARTITION_METADATA_FILE,
+  parsePartitionMetadata,
+  type RecoveryPoint,
+} from './checkpoints.ts';
 import { cutWhereSynced, FAILED_FLUSH_FILE, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
-import type { Files, Log, LogEngine } from './log.ts';
+import type { Files, Log, LogEngine, OpenOptions } from './log.ts';
 import type { LogStart } from './log-starts.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
@@ -15,7 +20,7 @@ import { TransactionIndex } from './txn-index.ts';
 export interface LoadOptions {
   readonly config: TopicConfig;
   readonly logStart: LogStart;
-  readonly recoveryPoint: number;
+  readonly recoveryPoint: RecoveryPoint;
   /** Compaction may have taken offsets out, whatever cleanup.policy says now. */
   readonly wasCompacted: boolean;
   readonly cleanShutdown: boolean;
@@ -42,22 +47,24 @@ export async function loadPartition(
   const { config, logStart, now, cleanShutdown } = options;
   // After a clean stop no flush had failed.
   const failed = cleanShutdown ? undefined : await cutWhereSynced(engine.files, dir, logger);
-  let recoveryPoint = Math.min(options.recoveryPoint, failed?.offset ?? Number.POSITIVE_INFINITY);
-  const open = async () => {
-    const opened = await engine.open(dir, {
+  let recoveryPoint = Math.min(options.recoveryPoint.offset, failed?.offset ?? Number.POSITIVE_INFINITY);
+  const open = async (knownEnd: number) => {
+    const openOptions = {
       ...logOptionsOf(config),
       logStartOffset: logStart.checked ? logStart.offset : 0,
       recoveryPoint,
       cleanShutdown,
       dense: !options.wasCompacted && !config.cleanupPolicy.includes('compact'),
+      knownEnd,
       now,
-    });
+    };
+    const opened = await openOrRepair(engine, dir, openOptions, logger);
     const { bytesTruncated, fault } = opened.recovery;
     if (bytesTruncated > 0 || fault !== undefined)
       logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
     return opened;
   };
-  let log = await open();
+  let log = await open(options.recoveryPoint.checked ? recoveryPoint : 0);
   try {
     if (!cleanShutdown && log.writtenOffset < recoveryPoint) {
       // Wrong, or what was on disk is not there any more: either way it vouches for nothing.
@@ -67,7 +74,7 @@ export async function loadPartition(
       );
       await log.close();
       recoveryPoint = 0;
-      log = await open();
+      log = await open(0);
     }
     if (!logStart.checked) applyUncheckedStart(log, logStart.offset, logger);
     // Where an acknowledgement means that it is on disk, that of a batch which is sent again after a crash does too.
@@ -89,6 +96,30 @@ export async function loadPartition(
   } catch (error) {
     await log.close().catch(() => {});
     throw error;
+  }
+}
+
+/** Damage below what is known to be on disk costs its records, not those behind it, nor are their offsets given to others. */
+async function openOrRepair(
+  engine: LogEngine,
+  dir: string,
+  options: OpenOptions & { readonly knownEnd: number },
+  logger: Logger,
+): Promise<Log> {
+  try {
+    return await engine.open(dir, options);
+  } catch (error) {
+    const { code, message } = error as BroadsheetError;
+    if (code !== 'CORRUPT' || options.knownEnd === 0) throw error;
+    // Loaded when it is needed, which is hardly ever.
+    const { repairEnd } = await import('./segment-repair.ts');
+    const repaired = await repairEnd(engine.files, dir, options.knownEnd);
+    if (repaired !== undefined)
+      logger.warn(
+        { dir, fault: message, ...repaired },
+        'records that were on disk are damaged or missing: their bytes went to quarantine, their offsets have no record now',
+      );
+    return engine.open(dir, { ...options, knownEnd: 0 });
   }
 }
 
@@ -126,7 +157,7 @@ function applyUncheckedStart(log: Log, offset: number, logger: Logger): void {
 async function loadEpochs(
   files: Files,
   log: Log,
-  options: Pick<LoadOptions, 'cleanShutdown' | 'recoveryPoint'>,
+  options: { readonly cleanShutdown: boolean; readonly recoveryPoint: number },
   logger: Logger,
 ): Promise<LeaderEpochs> {
   const path = `${log.dir}/${LEADER_EPOCH_FILE}`;

@@ -1,8 +1,15 @@
 /** Writes the offset checkpoints at a data directory's root: one at a time, and only when they changed. */
-import { HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_FILE } from './checkpoints.ts';
+import {
+  HIGH_WATERMARK_FILE,
+  LOG_START_FILE,
+  OffsetCheckpoint,
+  RECOVERY_POINT_FILE,
+  type RecoveryPoint,
+} from './checkpoints.ts';
 import type { Files } from './log.ts';
-import { copyLogStarts } from './log-starts.ts';
+import { copyLogStarts, type LogStart } from './log-starts.ts';
 import type { Partition } from './partition.ts';
+import { partitionFolder } from './partition-names.ts';
 
 export type RootCheckpoint = typeof RECOVERY_POINT_FILE | typeof LOG_START_FILE | typeof HIGH_WATERMARK_FILE;
 
@@ -12,20 +19,56 @@ export const ROOT_CHECKPOINTS: readonly RootCheckpoint[] = [
   HIGH_WATERMARK_FILE,
 ];
 
+/** What the files had of a partition that does not open: it may open at the next start. */
+export interface UnopenedPartition {
+  readonly topic: string;
+  readonly topicId: string;
+  readonly index: number;
+  readonly recoveryPoint: RecoveryPoint;
+  readonly logStart: LogStart;
+}
+
+interface KnownPartitions {
+  partitions(): Iterable<Partition>;
+  unopened(): Iterable<UnopenedPartition>;
+}
+
 export class RootCheckpoints {
   readonly #files: Files;
   readonly #dataDir: string;
-  readonly #partitions: () => Iterable<Partition>;
+  readonly #known: KnownPartitions;
   /** Text of each file as it was last written. */
   readonly #written = new Map<RootCheckpoint, string>();
+  /** How often partitions left, and how many of those times the recovery points on disk have heard of. */
+  #departures = 0;
+  #forgotten = 0;
   #last: Promise<void> = Promise.resolve();
   /** Writes that have not begun: they will hold what is so then, and serve all who ask until then. */
   readonly #queued = new Map<RootCheckpoint, Promise<void>>();
 
-  constructor(files: Files, dataDir: string, partitions: () => Iterable<Partition>) {
+  constructor(files: Files, dataDir: string, known: KnownPartitions) {
     this.#files = files;
     this.#dataDir = dataDir;
-    this.#partitions = partitions;
+    this.#known = known;
+  }
+
+  /** To be called when the partitions are open; `points` are the recovery points on disk. */
+  begin(points: OffsetCheckpoint): void {
+    const here = [...this.#known.partitions(), ...this.#known.unopened()];
+    const names = new Set(here.map(({ topic, index }) => partitionFolder(topic, index)));
+    if ([...points.entries()].some((each) => !names.has(partitionFolder(each.topic, each.partition))))
+      this.partitionsLeft();
+  }
+
+  /** Partitions are not there any more. */
+  partitionsLeft(): void {
+    this.#departures++;
+  }
+
+  /** Resolves when the recovery points on disk name no partition that left: one would be taken for that of a later partition with its
+   * name. Rejects with IO, NO_SPACE ... */
+  async forgetLeft(): Promise<void> {
+    if (this.#forgotten < this.#departures) await this.write(RECOVERY_POINT_FILE);
   }
 
   /** Resolves when what the file says is not older than the call. Rejects with IO, NO_SPACE ... */
@@ -35,14 +78,21 @@ export class RootCheckpoints {
     const written = this.#last.then(async () => {
       this.#queued.delete(file);
       const text = this.#text(file);
-      if (this.#written.get(file) === text) return;
-      if (file === LOG_START_FILE) await copyLogStarts(this.#files, this.#dataDir, this.#raisedStarts());
-      await this.#files.writeAtomic(`${this.#dataDir}/${file}`, text);
-      this.#written.set(file, text);
+      const departures = this.#departures;
+      if (this.#written.get(file) !== text) await this.#write(file, text);
+      if (file === RECOVERY_POINT_FILE) this.#forgotten = departures;
     });
     this.#queued.set(file, written);
     this.#last = written.catch(() => {});
     return written;
+  }
+
+  async #write(file: RootCheckpoint, text: string): Promise<void> {
+    // Where it fails, either text may be there.
+    this.#written.delete(file);
+    if (file === LOG_START_FILE) await copyLogStarts(this.#files, this.#dataDir, this.#raisedStarts());
+    await this.#files.writeAtomic(`${this.#dataDir}/${file}`, text);
+    this.#written.set(file, text);
   }
 
   #text(file: RootCheckpoint): string {
@@ -51,18 +101,25 @@ export class RootCheckpoints {
       for (const { topic, index, offset } of this.#raisedStarts()) checkpoint.set(topic, index, offset);
       return checkpoint.text();
     }
-    for (const partition of this.#partitions()) {
+    for (const partition of this.#known.partitions()) {
       const { topic, index, recoveryPoint, highWatermark } = partition;
       checkpoint.set(topic, index, file === RECOVERY_POINT_FILE ? recoveryPoint : highWatermark);
+    }
+    if (file === RECOVERY_POINT_FILE) {
+      for (const { topic, index, recoveryPoint } of this.#known.unopened())
+        if (recoveryPoint.checked) checkpoint.set(topic, index, recoveryPoint.offset);
     }
     return checkpoint.text();
   }
 
-  /** Of logs that start above their first segment. */
+  /** Of logs that start above their first segment, as far as that is known. */
   *#raisedStarts(): Generator<{ topic: string; topicId: string; index: number; offset: number }> {
-    for (const { topic, topicId, index, log } of this.#partitions()) {
+    for (const { topic, topicId, index, log } of this.#known.partitions()) {
       const offset = log.logStartOffset;
       if (offset > (log.segmentBaseOffsets()[0] ?? 0)) yield { topic, topicId, index, offset };
     }
+    // Without an id the metadata does not know it.
+    for (const { topic, topicId, index, logStart } of this.#known.unopened())
+      if (topicId !== '' && logStart.offset > 0) yield { topic, topicId, index, offset: logStart.offset };
   }
 }

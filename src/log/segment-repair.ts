@@ -16,7 +16,7 @@ import { RecordBatch } from '../protocol/records/reader.ts';
 import { writeBatch } from '../protocol/records/writer.ts';
 import { freeQuarantineName } from './js-quarantine.ts';
 import type { Files } from './log.ts';
-import { segmentFileName } from './segment-names.ts';
+import { offsetOfFileName, segmentFileName } from './segment-names.ts';
 
 export interface SegmentRepair {
   /** Bytes that went to quarantine. */
@@ -50,9 +50,16 @@ function batchAt(bytes: Buffer, position: number, from: number, upTo: number): R
   return batch.checksOut() ? batch : undefined;
 }
 
-/** No checksum covers a batch's own offset: one that leaps over offsets which come behind it was altered. */
-function isMisplaced(batch: RecordBatch, bytes: Buffer, at: number, from: number, upTo: number): boolean {
+/** No checksum covers a batch's own offset: one that leaps over offsets which come behind it was altered, and one behind a gap that
+ * lies across a known border of batches. */
+function isMisplaced(
+  batch: RecordBatch,
+  bytes: Buffer,
+  at: number,
+  { from, upTo, border }: { readonly from: number; readonly upTo: number; readonly border: number },
+): boolean {
   if (batch.baseOffset === from) return false;
+  if (from < border && batch.lastOffset >= border) return true;
   const next = batchAt(bytes, at + batch.sizeInBytes, from, upTo);
   return next !== undefined && next.baseOffset <= batch.lastOffset;
 }
@@ -66,7 +73,7 @@ function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffs
   let bad: number | undefined;
   for (let at = 0; at < bytes.length; ) {
     const batch = batchAt(bytes, at, offset, upTo);
-    if (batch === undefined || isMisplaced(batch, bytes, at, offset, upTo)) {
+    if (batch === undefined || isMisplaced(batch, bytes, at, { from: offset, upTo, border: endOffset })) {
       bad ??= at;
       at++;
       continue;
@@ -84,11 +91,29 @@ function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffs
     leaderEpoch = batch.leaderEpoch;
     at += batch.sizeInBytes;
   }
+  // What is missing at the end has no bytes.
+  if (bad === undefined && offset < endOffset && endOffset < nextBase) bad = bytes.length;
   if (bad !== undefined) {
     const nextOffset = nextBase === Number.POSITIVE_INFINITY ? Math.max(offset, endOffset) : nextBase;
     found.push({ position: bad, end: bytes.length, leaderEpoch, firstOffset: offset, nextOffset });
   }
   return found;
+}
+
+/** Repairs the segment in which a log does not reach `endOffset`, though it is known to. Undefined if no damage is found. Rejects with
+ * IO, NO_SPACE ... */
+export async function repairEnd(
+  files: Files,
+  folder: string,
+  endOffset: number,
+): Promise<SegmentRepair | undefined> {
+  const bases = (await files.list(folder))
+    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
+    .filter((base) => base !== undefined);
+  const below = bases.filter((base) => base < endOffset);
+  if (below.length === 0) return undefined;
+  const base = Math.max(...below);
+  return repairSegment(files, folder, base, Math.min(...bases.filter((each) => each > base)), endOffset);
 }
 
 /** A batch without records from one offset up to another one. */
@@ -111,7 +136,8 @@ function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number
 
 /**
  * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last, which then
- * goes on to `endOffset` at least: what had those offsets was acknowledged, nothing else may get them. Undefined if every batch
+ * goes on to `endOffset` at least, where one batch ended and the next began: what had those offsets was acknowledged, nothing else may
+ * get them. Undefined if every batch
  * checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
  * leaves the file as it was, or repaired. Rejects with IO, NO_SPACE ...
  */
@@ -131,8 +157,10 @@ export async function repairSegment(
   let lostBytes = 0;
   let lostOffsets = 0;
   for (const { position, end, leaderEpoch, firstOffset, nextOffset } of damages) {
-    const kept = await freeQuarantineName(folder, name, position);
-    await files.writeAtomic(join(folder, kept), bytes.subarray(position, end));
+    if (end > position) {
+      const kept = await freeQuarantineName(folder, name, position);
+      await files.writeAtomic(join(folder, kept), bytes.subarray(position, end));
+    }
     parts.push(bytes.subarray(from, position));
     const span = nextOffset - firstOffset;
     if (span > 0 && span <= MAX_INT32) parts.push(emptyBatch(firstOffset, firstOffset + span, leaderEpoch));

@@ -242,6 +242,44 @@ describe.each(ENGINES)('engine=$name', (under) => {
       }
     });
 
+    it('cuts at an offset that leaps, unless compaction may have made the gap', async () => {
+      // No checksum covers the base offset of batch 40, the fifth of the second segment, nor that of the last one.
+      const path = (dir: string, base: number) => join(dir, `${String(base).padStart(20, '0')}.log`);
+      for (const [base, at, options, end, fault] of [
+        [36, 4, { ...OPTIONS, dense: true }, 40, 'leaves out offsets from 40 on'],
+        [72, 27, { ...OPTIONS, dense: true }, 99, 'leaves out offsets from 99 on'],
+        [72, 27, { ...OPTIONS, dense: true, recoveryPoint: 80 }, 99, 'leaves out offsets from 99 on'],
+        [72, 27, OPTIONS, 99 + 1024 + 1, undefined],
+      ] as const) {
+        const { engine, dir } = await stopped();
+        const bytes = readFileSync(path(dir, base));
+        bytes[at * 111 + 6]! ^= 4;
+        writeFileSync(path(dir, base), bytes);
+        const log = await engine.open(dir, options);
+        expect(log.logEndOffset).toBe(end);
+        if (fault === undefined) expect(log.recovery.fault).toBeUndefined();
+        else expect(log.recovery.fault).toContain(fault);
+        await engine.close();
+      }
+    });
+
+    it('cuts nothing where the log does not reach what it is known to', async () => {
+      for (const cleanShutdown of [true, false]) {
+        const { engine, dir } = await stopped();
+        const path = join(dir, `${'72'.padStart(20, '0')}.log`);
+        const bytes = readFileSync(path);
+        bytes[27 * 111 + 16] = 9;
+        writeFileSync(path, bytes);
+        const options = { ...OPTIONS, dense: true, recoveryPoint: 100, cleanShutdown };
+        await expect(engine.open(dir, { ...options, knownEnd: 100 })).rejects.toMatchObject({
+          code: 'CORRUPT',
+          message: expect.stringContaining('ends at offset 99, and is known to reach offset 100'),
+        });
+        expect(readFileSync(path)).toEqual(bytes);
+        await engine.close();
+      }
+    });
+
     it('cuts where segments do not meet, unless compaction may have made the gap', async () => {
       // The last batches of the second segment did not reach the disk; the name of the third one did.
       const path = (dir: string) => join(dir, `${'36'.padStart(20, '0')}.log`);
