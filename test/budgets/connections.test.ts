@@ -146,10 +146,10 @@ async function untilServed(address: string): Promise<Client> {
 
 describe.each(SOME_COMBINATIONS)('without descriptors, $title', ({ engine, transport }) => {
   it('the error names the limit and its setting; what is there goes on, and others come when there is room', async () => {
-    probed = await Probed.start({ dir, engine, transport, shell: 'ulimit -n 120' });
+    probed = await Probed.start({ dir, engine, transport, shell: 'ulimit -n 200' });
     const client = await Client.connect(probed.address);
     await client.createTopics([{ name: 't', partitions: 4 }]);
-    for (let n = 0; n < 150; n++) {
+    for (let n = 0; n < 240; n++) {
       const [host, port] = probed.address.split(':');
       const socket = connect(Number(port), host);
       socket.on('error', () => {});
