@@ -2,12 +2,12 @@
 import { crc32c } from '../protocol/crc32c.ts';
 import { Chaskey } from './chaskey.ts';
 import type { CleanerEngine, Sifted } from './cleaner-engine.ts';
-import type { OffsetMap } from './cleaner-map.ts';
+import { type OffsetMap, SLOT_BYTES } from './cleaner-map.ts';
 import { RecordCursor } from './cleaner-records.ts';
 
 /** Of a slot: its size, and where its offset lies, counted in words and in doubles. */
-const SLOT_WORDS = 6;
-const SLOT_DOUBLES = 3;
+const SLOT_WORDS = SLOT_BYTES / 4;
+const SLOT_DOUBLES = SLOT_BYTES / 8;
 const OFFSET_AT = 2;
 
 const cursor = new RecordCursor();
