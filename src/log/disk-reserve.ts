@@ -78,16 +78,26 @@ export class DiskReserve {
   refusal(bytes: number): string | undefined {
     this.#sent += bytes;
     if (this.#sent >= this.#stride) void this.look();
+    if (this.#full) return this.#fullText();
     const left = this.#usable - this.#sent;
-    if (!this.#full && (this.#reserve === 0 || left >= this.#reserve)) return undefined;
-    return this.#text(Math.max(0, this.#full ? this.#usable : left));
+    if (this.#reserve === 0 || left >= this.#reserve) return undefined;
+    return `${this.#options.dataDir} has about ${Math.max(0, left + bytes)} bytes left, and ${bytes} more do not fit: ${this.#kept()}`;
   }
 
-  #text(left: number): string {
-    const { dataDir } = this.#options;
-    return this.#full && this.#options.clock.monotonic() < this.#heldUntil
-      ? `a write to ${dataDir} found no space, where ${left} bytes were left: nothing is appended for a moment`
-      : `${dataDir} has ${left} bytes left, and the last ${this.#reserve} are kept for commits and deletes (log.disk.reserve.bytes): nothing is appended until there is more`;
+  #fullText(): string {
+    const { dataDir, clock } = this.#options;
+    if (this.#usable >= this.#enough || clock.monotonic() < this.#heldUntil)
+      return `a write to ${dataDir} found no space, where ${this.#usable} bytes were left: nothing is appended for a moment`;
+    return `${dataDir} has ${this.#usable} bytes left, and nothing is appended until there are ${this.#enough}: ${this.#kept()}`;
+  }
+
+  #kept(): string {
+    return `the last ${this.#reserve} are kept for commits and deletes (log.disk.reserve.bytes)`;
+  }
+
+  /** When records are taken again: more than what made it full, so that it does not change with every file. */
+  get #enough(): number {
+    return this.#reserve + Math.ceil(this.#reserve / 8);
   }
 
   /** Has producers refused after a write that found no space. Gives the error to tell. */
@@ -145,12 +155,10 @@ export class DiskReserve {
   #judge(): void {
     if (!this.#full) {
       // A little above, where single requests do not fit any more.
-      if (this.#usable < this.#reserve + this.#reserve / 16) this.#fill(this.#text(this.#usable));
+      if (this.#usable < this.#reserve + this.#reserve / 16) this.#fill(this.#fullText());
       return;
     }
-    // More than that, so that it does not change with every file.
-    const enough = this.#usable >= this.#reserve + this.#reserve / 8;
-    if (!enough || this.#options.clock.monotonic() < this.#heldUntil) return;
+    if (this.#usable < this.#enough || this.#options.clock.monotonic() < this.#heldUntil) return;
     this.#full = false;
     this.#options.logger.info({ usableBytes: this.#usable }, 'there is space again: records are taken');
   }

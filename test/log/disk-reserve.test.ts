@@ -66,12 +66,14 @@ describe('a reserve of the disk', () => {
     await later(4999);
     expect(disk.refusal(1000)).toBeUndefined();
     await later(1);
-    expect(disk.refusal(1000)).toMatch(/^\/d has 9437184 bytes left, and the last 10485760 /);
+    expect(disk.refusal(1000)).toBe(
+      '/d has 9437184 bytes left, and nothing is appended until there are 11796480: the last 10485760 are kept for commits and deletes (log.disk.reserve.bytes)',
+    );
     expect(logger.of('error')).toEqual(['the disk is full: records are refused until there is space']);
-    // Just above is not enough to begin again.
+    // Just above is not enough to begin again, and what is said shows it.
     has(11 * MEBIBYTE);
     await later(1000);
-    expect(disk.refusal(1000)).toBeDefined();
+    expect(disk.refusal(1000)).toMatch(/ has 11534336 bytes left, .* until there are 11796480: /);
     has(12 * MEBIBYTE);
     await later(1000);
     expect(disk.refusal(1000)).toBeUndefined();
@@ -95,7 +97,9 @@ describe('a reserve of the disk', () => {
     expect(disk.refusal(1000)).toBeUndefined();
     expect(looks).toBeGreaterThan(1);
     // One request that does not fit is refused alone.
-    expect(disk.refusal(9 * MEBIBYTE)).toBeDefined();
+    expect(disk.refusal(9.5 * MEBIBYTE)).toMatch(
+      /^\/d has about 199\d{5} bytes left, and 9961472 more do not fit: the last 10485760 are kept /,
+    );
   });
 
   it('refuses after a write that found no space, though the file system says there is some', async () => {
