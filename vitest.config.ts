@@ -29,6 +29,7 @@ const ONLY_FULL = [
   'kafka-configs',
   'kafka-consumer-groups',
   'kafka-transactions',
+  'known-end',
   'metadata-kafka',
   'metadata-older',
   'metadata-snapshots',

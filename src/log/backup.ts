@@ -32,17 +32,17 @@ export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions 
     const starts = new OffsetCheckpoint();
     const watermarks = new OffsetCheckpoint();
     await forEachConcurrently(partitions, async (log) => {
-      const { topic, index, bases, endOffset, logStartOffset, highWatermark } = log;
+      const { topic, topicId, index, bases, endOffset, logStartOffset, highWatermark } = log;
+      const known = recoveryPoints.of(topic, topicId, index);
       // The backup vouches for its points: one that nothing vouches for is none.
-      const known = recoveryPoints.checked ? (recoveryPoints.get(topic, index) ?? 0) : 0;
-      const recoveryPoint = Math.min(known, endOffset);
+      const recoveryPoint = known.checked ? Math.min(known.offset, endOffset) : 0;
       await copyLog(copy, dataDir, log, recoveryPoint);
       // The file of a segment that is written to may have been replaced since the cut: its entries are found again then.
       const last = bases[bases.length - 1] ?? 0;
       const isReplaced = await hasTransactionIndex(files, `${target}/${partitionFolder(topic, index)}`, last);
-      points.set(topic, index, isReplaced ? Math.min(recoveryPoint, last) : recoveryPoint);
+      points.set(topic, index, isReplaced ? Math.min(recoveryPoint, last) : recoveryPoint, topicId);
       watermarks.set(topic, index, highWatermark);
-      if (logStartOffset > (bases[0] ?? 0)) starts.set(topic, index, logStartOffset);
+      if (logStartOffset > (bases[0] ?? 0)) starts.set(topic, index, logStartOffset, topicId);
     });
     // Nothing of it is linked: it is opened without a recovery point.
     await copyLog(copy, dataDir, metadata, 0);
@@ -143,8 +143,10 @@ export async function copyDirectory(
     await forEachConcurrently(entries, async ({ name, directory }) => {
       const partition = parsePartitionFolder(name);
       if (directory && partition !== undefined) {
-        const linkBelow = recoveryPoints.get(partition.topic, partition.index) ?? 0;
-        await copy.partition(name, () => copyFolder(copy, dataDir, name, linkBelow));
+        const { topic, index } = partition;
+        const topicId = await readTopicId(new JsFiles(), `${dataDir}/${name}`);
+        const { offset } = recoveryPoints.of(topic, topicId ?? '', index);
+        await copy.partition(name, () => copyFolder(copy, dataDir, name, offset));
       } else if (!directory && isCheckpoint(name)) await copy.file(`${dataDir}/${name}`, name);
     });
   });

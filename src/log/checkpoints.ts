@@ -3,8 +3,8 @@
  * `.kafka_cleanshutdown` and `partition.metadata`. A checkpoint that does not parse is worth a warning and a rebuild,
  * never a failed start. Writing is atomic.
  *
- * An offset checkpoint that we write ends with a line of its checksum, which Apache Kafka takes for the offset of a partition
- * that it does not have, and leaves out when it writes the file.
+ * An offset checkpoint that we write ends with lines of the ids of its topics and of its checksum, which Apache Kafka takes for the
+ * offsets of partitions that it does not have, and leaves out when it writes the file.
  */
 import { crc32c } from '../protocol/crc32c.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
@@ -65,15 +65,17 @@ function checksumLine(lines: readonly string[]): string {
   return `${CHECKSUM} 0 ${crc32c(Buffer.from(lines.join('\n'), 'latin1'))}`;
 }
 
-export interface RecoveryPoint {
+export interface CheckedOffset {
   readonly offset: number;
-  /** Whether a checksum vouches for it: then it is ours, a batch begins there, and the log reaches it. */
+  /** Whether a checksum vouches for it, and for the topic that it is of: then it is ours, and true. */
   readonly checked: boolean;
 }
 
 /** Offsets by topic and partition. */
 export class OffsetCheckpoint {
   readonly #offsets = new Map<string, number>();
+  /** Of topics, by name: a later topic may have the same one. */
+  readonly #topicIds = new Map<string, string>();
   /** Whether the text that was read had a checksum: if not, Apache Kafka wrote it, and an altered offset goes unnoticed. */
   checked = false;
 
@@ -89,14 +91,17 @@ export class OffsetCheckpoint {
     return this.#offsets.get(OffsetCheckpoint.#key(topic, partition));
   }
 
-  /** Of RECOVERY_POINT_FILE. */
-  recoveryPoint(topic: string, partition: number): RecoveryPoint {
+  /** What is known of a partition of the topic with this id: 0 where the offset is another topic's. */
+  of(topic: string, topicId: string, partition: number): CheckedOffset {
     const offset = this.get(topic, partition);
-    return { offset: offset ?? 0, checked: offset !== undefined && this.checked };
+    const id = this.#topicIds.get(topic);
+    if (offset === undefined || (id !== undefined && id !== topicId)) return { offset: 0, checked: false };
+    return { offset, checked: this.checked && id !== undefined };
   }
 
-  set(topic: string, partition: number, offset: number): void {
+  set(topic: string, partition: number, offset: number, topicId?: string): void {
     this.#offsets.set(OffsetCheckpoint.#key(topic, partition), offset);
+    if (topicId !== undefined) this.#topicIds.set(topic, topicId);
   }
 
   *entries(): Generator<{ readonly topic: string; readonly partition: number; readonly offset: number }> {
@@ -116,16 +121,26 @@ export class OffsetCheckpoint {
       checkpoint.checked = true;
     }
     for (const line of lines) {
-      const match = /^([a-zA-Z0-9._-]{1,249}) (\d{1,10}) (\d{1,16})$/.exec(line.trim());
+      const match = /^([a-zA-Z0-9._-]{1,249})(?:#([A-Za-z0-9_-]{22}))? (\d{1,10}) (\d{1,16})$/.exec(
+        line.trim(),
+      );
       if (match === null) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
-      const [, topic, partition, offset] = match as unknown as [string, string, string, string];
-      checkpoint.set(topic, parseInteger(partition, 'partition'), parseInteger(offset, 'offset'));
+      const [, topic, topicId, partition, offset] = match as unknown as [
+        string,
+        string,
+        string | undefined,
+        string,
+        string,
+      ];
+      if (topicId !== undefined) checkpoint.#topicIds.set(topic, topicId);
+      else checkpoint.set(topic, parseInteger(partition, 'partition'), parseInteger(offset, 'offset'));
     }
     return checkpoint;
   }
 
   text(): string {
     const lines = [...this.#offsets].map(([key, offset]) => `${key} ${offset}`);
+    for (const [topic, id] of this.#topicIds) lines.push(`${topic}#${id} 0 0`);
     return formatCheckpoint([...lines, checksumLine(lines)]);
   }
 }

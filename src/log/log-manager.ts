@@ -196,7 +196,7 @@ export class LogManager implements PartitionHost {
       const dir = `${dataDir}/${name}`;
       const description = describe(topic, index);
       const topicId = description?.topicId ?? '';
-      const recoveryPoint = recoveryPoints.recoveryPoint(topic, index);
+      const recoveryPoint = recoveryPoints.of(topic, topicId, index);
       const logStart = logStarts.get(topic, topicId, index);
       try {
         if (!(await folders.belongs(topic, index, dir, description?.topicId))) return;

@@ -5,16 +5,10 @@
  */
 
 import type { Logger } from '../runtime/logging.ts';
-import { LOG_START_FILE, OffsetCheckpoint, readOffsetCheckpoint } from './checkpoints.ts';
+import { type CheckedOffset, LOG_START_FILE, OffsetCheckpoint, readOffsetCheckpoint } from './checkpoints.ts';
 import type { Files } from './log.ts';
 
 const COPY_FILE = `${LOG_START_FILE}.copy`;
-
-export interface LogStart {
-  readonly offset: number;
-  /** Whether a checksum vouches for it. One that is not checked counts for nothing where it lies past the log's end. */
-  readonly checked: boolean;
-}
 
 export class LogStarts {
   readonly #main: OffsetCheckpoint;
@@ -32,11 +26,12 @@ export class LogStarts {
     return new LogStarts(main!, copy!.checked ? copy! : new OffsetCheckpoint());
   }
 
-  /** The larger of the two: a log start never moves back. */
-  get(topic: string, topicId: string, partition: number): LogStart {
-    const main = this.#main.get(topic, partition) ?? 0;
+  /** The larger of the two: a log start never moves back. One that is not checked counts for nothing where it lies past the log's
+   * end. */
+  get(topic: string, topicId: string, partition: number): CheckedOffset {
+    const main = this.#main.of(topic, topicId, partition);
     const copy = this.#copy.get(topicId, partition) ?? 0;
-    return copy >= main ? { offset: copy, checked: true } : { offset: main, checked: this.#main.checked };
+    return copy >= main.offset ? { offset: copy, checked: true } : main;
   }
 }
 

@@ -3,15 +3,14 @@ import type { TopicConfig } from '../config/topic-config.ts';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 import {
+  type CheckedOffset,
   LEADER_EPOCH_FILE,
   PARTITION_METADATA_FILE,
   parsePartitionMetadata,
-  type RecoveryPoint,
 } from './checkpoints.ts';
 import { cutWhereSynced, FAILED_FLUSH_FILE, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine, OpenOptions } from './log.ts';
-import type { LogStart } from './log-starts.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
 import { ProducerState } from './producer-state.ts';
@@ -19,8 +18,9 @@ import { TransactionIndex } from './txn-index.ts';
 
 export interface LoadOptions {
   readonly config: TopicConfig;
-  readonly logStart: LogStart;
-  readonly recoveryPoint: RecoveryPoint;
+  readonly logStart: CheckedOffset;
+  /** A checked one says that the log reached it, and that a batch begins there. */
+  readonly recoveryPoint: CheckedOffset;
   /** Compaction may have taken offsets out, whatever cleanup.policy says now. */
   readonly wasCompacted: boolean;
   readonly cleanShutdown: boolean;

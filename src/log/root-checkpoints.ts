@@ -1,13 +1,13 @@
 /** Writes the offset checkpoints at a data directory's root: one at a time, and only when they changed. */
 import {
+  type CheckedOffset,
   HIGH_WATERMARK_FILE,
   LOG_START_FILE,
   OffsetCheckpoint,
   RECOVERY_POINT_FILE,
-  type RecoveryPoint,
 } from './checkpoints.ts';
 import type { Files } from './log.ts';
-import { copyLogStarts, type LogStart } from './log-starts.ts';
+import { copyLogStarts } from './log-starts.ts';
 import type { Partition } from './partition.ts';
 import { partitionFolder } from './partition-names.ts';
 
@@ -24,8 +24,8 @@ export interface UnopenedPartition {
   readonly topic: string;
   readonly topicId: string;
   readonly index: number;
-  readonly recoveryPoint: RecoveryPoint;
-  readonly logStart: LogStart;
+  readonly recoveryPoint: CheckedOffset;
+  readonly logStart: CheckedOffset;
 }
 
 interface KnownPartitions {
@@ -98,16 +98,18 @@ export class RootCheckpoints {
   #text(file: RootCheckpoint): string {
     const checkpoint = new OffsetCheckpoint();
     if (file === LOG_START_FILE) {
-      for (const { topic, index, offset } of this.#raisedStarts()) checkpoint.set(topic, index, offset);
+      for (const { topic, topicId, index, offset } of this.#raisedStarts())
+        checkpoint.set(topic, index, offset, topicId);
       return checkpoint.text();
     }
     for (const partition of this.#known.partitions()) {
-      const { topic, index, recoveryPoint, highWatermark } = partition;
-      checkpoint.set(topic, index, file === RECOVERY_POINT_FILE ? recoveryPoint : highWatermark);
+      const { topic, topicId, index, recoveryPoint, highWatermark } = partition;
+      if (file === RECOVERY_POINT_FILE) checkpoint.set(topic, index, recoveryPoint, topicId);
+      else checkpoint.set(topic, index, highWatermark);
     }
     if (file === RECOVERY_POINT_FILE) {
-      for (const { topic, index, recoveryPoint } of this.#known.unopened())
-        if (recoveryPoint.checked) checkpoint.set(topic, index, recoveryPoint.offset);
+      for (const { topic, topicId, index, recoveryPoint } of this.#known.unopened())
+        if (recoveryPoint.checked) checkpoint.set(topic, index, recoveryPoint.offset, topicId);
     }
     return checkpoint.text();
   }

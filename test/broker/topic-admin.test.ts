@@ -1,6 +1,6 @@
 /** Administration of topics and partitions over the broker's requests. */
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { OffsetCheckpoint } from '../../src/log/checkpoints.ts';
+import { OffsetCheckpoint, parsePartitionMetadata } from '../../src/log/checkpoints.ts';
 import { errorName } from '../../src/protocol/errors.ts';
 import {
   readAlterPartitionReassignmentsResponse,
@@ -218,7 +218,10 @@ describe('DeleteRecords', () => {
 
   it('is written down before it is answered, and lasts', async () => {
     expect(await cut(2)).toEqual(['NONE', 2]);
-    expect(engine.files.content.get(LOG_STARTS)?.toString()).toBe(offsetsText('t 0 2'));
+    const topicId = parsePartitionMetadata(
+      engine.files.content.get('/data/t-0/partition.metadata')!.toString(),
+    );
+    expect(engine.files.content.get(LOG_STARTS)?.toString()).toBe(offsetsText(`t 0 2 ${topicId}`));
     await restart();
     expect(await startOf('t')).toBe(2);
   });

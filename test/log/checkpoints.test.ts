@@ -35,6 +35,8 @@ function parsed<T>(parse: () => T): T | undefined {
   }
 }
 
+const ID = 'OeXl6uY5Tm2ppr3C3B0cZQ';
+
 describe('OffsetCheckpoint', () => {
   it('reads and writes what Kafka writes', () => {
     const checkpoint = OffsetCheckpoint.parse(KAFKA_TEXT);
@@ -51,8 +53,26 @@ describe('OffsetCheckpoint', () => {
     expect(OffsetCheckpoint.parse('0\n0\n').size).toBe(0);
   });
 
+  it('knows whose an offset is: that of another topic with its name is none', () => {
+    const checkpoint = new OffsetCheckpoint();
+    checkpoint.set('t', 0, 7, ID);
+    checkpoint.set('t', 1, 9, ID);
+    checkpoint.set('u', 0, 5);
+    const text = checkpoint.text();
+    expect(text.split('\n').slice(0, 6)).toEqual(['0', '5', 't 0 7', 't 1 9', 'u 0 5', `t#${ID} 0 0`]);
+    const read = OffsetCheckpoint.parse(text);
+    expect([...read.entries()]).toEqual([...checkpoint.entries()]);
+    expect(read.of('t', ID, 1)).toEqual({ offset: 9, checked: true });
+    expect(read.of('t', ID, 2)).toEqual({ offset: 0, checked: false });
+    expect(read.of('t', ID.replace('O', 'P'), 1)).toEqual({ offset: 0, checked: false });
+    // Without an id, as earlier versions wrote it and Apache Kafka does, nothing vouches for it.
+    expect(read.of('u', ID, 0)).toEqual({ offset: 5, checked: false });
+    expect(OffsetCheckpoint.parse('0\n1\nt 0 7\n').of('t', ID, 0)).toEqual({ offset: 7, checked: false });
+  });
+
   it('never gives another offset for a flipped bit or a missing byte', () => {
     const checkpoint = OffsetCheckpoint.parse(KAFKA_TEXT);
+    checkpoint.set('t', 0, 7, ID);
     const text = checkpoint.text();
     const faults = [...harmed(text)].filter((harmedText) => {
       const read = parsed(() => OffsetCheckpoint.parse(harmedText));

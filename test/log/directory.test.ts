@@ -115,9 +115,11 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
       const at12 = decodeSnapshot(readFileSync(join(dataDir, 't-0', snapshots[1]!)));
       expect(at12[0]?.batches[0]).toMatchObject({ lastOffset: 11, lastSequence: 11 });
       expect(readFileSync(join(dataDir, 'recovery-point-offset-checkpoint'), 'utf8')).toBe(
-        offsetsText('t 0 20'),
+        offsetsText(`t 0 20 ${ID_A}`),
       );
-      expect(readFileSync(join(dataDir, 'log-start-offset-checkpoint'), 'utf8')).toBe(offsetsText('t 0 3'));
+      expect(readFileSync(join(dataDir, 'log-start-offset-checkpoint'), 'utf8')).toBe(
+        offsetsText(`t 0 3 ${ID_A}`),
+      );
       expect(readFileSync(join(dataDir, '.kafka_cleanshutdown'), 'utf8')).toBe(
         '{"version":0,"brokerEpoch":5}',
       );
@@ -256,8 +258,14 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
       ['a missing file', () => rmSync(at(START))],
       ['a missing copy', () => rmSync(at(`${START}.copy`))],
       ['an empty file', () => writeFileSync(at(START), '')],
-      ['an altered offset', () => writeFileSync(at(START), offsetsText('t 0 3').replace('t 0 3', 't 0 7'))],
-      ['an altered name', () => writeFileSync(at(START), offsetsText('t 0 3').replace('t 0 3', 'u 0 3'))],
+      [
+        'an altered offset',
+        () => writeFileSync(at(START), offsetsText(`t 0 3 ${ID_A}`).replace('t 0 3', 't 0 7')),
+      ],
+      [
+        'an altered name',
+        () => writeFileSync(at(START), offsetsText(`t 0 3 ${ID_A}`).replace('t 0 3', 'u 0 3')),
+      ],
       [
         "a copy that is older than Kafka's file",
         () => {

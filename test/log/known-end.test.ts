@@ -255,7 +255,7 @@ describe.each(ENGINES)('where a log ended is known, engine=$name', ({ make }) =>
     }
     const left = ALL.filter((offset) => (offset % 36) % 3 === 1);
     for (const point of [0, 49, 50, 90, 101]) {
-      writeFileSync(join(dir, RECOVERY_POINT_FILE), offsetsText(`t 0 ${point}`));
+      writeFileSync(join(dir, RECOVERY_POINT_FILE), offsetsText(`t 0 ${point} ${ID}`));
       const copy = `${dir}-${point}`;
       cpSync(dir, copy, { recursive: true });
       await reopened(copy, left);
@@ -289,6 +289,28 @@ describe.each(ENGINES)('where a log ended is known, engine=$name', ({ make }) =>
       // A kill.
       await engine.close();
     }
+  });
+
+  it.each([20, 150])('is not taken for that of a later topic, of %i batches', async (count) => {
+    const dir = await stopped();
+    const earlier = await open(dir);
+    earlier.partition('t', 0)!.setLogStartOffset(40);
+    await close(earlier);
+    // As Apache Kafka leaves it that is killed when it made the topic again, and had not come to write the checkpoints.
+    topicId = OTHER_ID;
+    const later = join(scratch(true), 'later');
+    mkdirSync(later);
+    writeFileSync(join(later, 'meta.properties'), '');
+    const manager = await open(later);
+    append(manager, await manager.create('t', 0, description()), count);
+    await close(manager);
+    rmSync(join(dir, 't-0'), { recursive: true });
+    cpSync(join(later, 't-0'), join(dir, 't-0'), { recursive: true });
+    const copy = `${dir}-copy`;
+    await copyDirectory(dir, copy);
+    const all = Array.from({ length: count }, (_, i) => i);
+    for (const each of [dir, copy]) await reopened(each, all, count);
+    expect(warnings).toEqual([]);
   });
 
   it('and where it starts are kept while a partition does not open', async () => {

@@ -111,9 +111,9 @@ describe('a clean stop', () => {
     partition.setLogStartOffset(1);
     await manager.close(77);
     await manager.close(78);
-    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText('t 0 6', 'empty 0 0'));
+    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText(`t 0 6 ${ID_A}`, `empty 0 0 ${ID_B}`));
     expect(text('replication-offset-checkpoint')).toBe(offsetsText('t 0 6', 'empty 0 0'));
-    expect(text('log-start-offset-checkpoint')).toBe(offsetsText('t 0 1'));
+    expect(text('log-start-offset-checkpoint')).toBe(offsetsText(`t 0 1 ${ID_A}`));
     expect(text('.kafka_cleanshutdown')).toBe('{"version":0,"brokerEpoch":77}');
     expect(text('t-0/leader-epoch-checkpoint')).toBe(epochsText('0 1'));
     expect(text('empty-0/leader-epoch-checkpoint')).toBe(epochsText('0 0'));
@@ -312,7 +312,7 @@ describe('deleting', () => {
     partition.setLogStartOffset(1);
     clock.advance(60_000);
     await settle();
-    expect(text('log-start-offset-checkpoint')).toBe(offsetsText('t 0 1'));
+    expect(text('log-start-offset-checkpoint')).toBe(offsetsText(`t 0 1 ${ID_A}`));
     const deleted = manager.deleteTopic('t');
     expect(partition.deleted).toBe(true);
     expect(manager.partition('t', 0)).toBeUndefined();
@@ -423,7 +423,7 @@ describe('periodic work', () => {
       await settle();
     }
     expect(partition.log.flushedOffset).toBe(1);
-    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText('t 0 1'));
+    expect(text('recovery-point-offset-checkpoint')).toBe(offsetsText(`t 0 1 ${ID_A}`));
     expect(text('t-0/leader-epoch-checkpoint')).toBe(epochsText('0 0'));
     expect(partition.producers.size).toBe(1);
     for (let i = 0; i < 150; i++) {

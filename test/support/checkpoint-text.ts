@@ -2,12 +2,12 @@
 import { OffsetCheckpoint } from '../../src/log/checkpoints.ts';
 import { LeaderEpochs } from '../../src/log/leader-epochs.ts';
 
-/** An offset checkpoint of lines `topic partition offset`. */
+/** An offset checkpoint of lines `topic partition offset`, or `topic partition offset topicId`. */
 export function offsetsText(...lines: string[]): string {
   const checkpoint = new OffsetCheckpoint();
   for (const line of lines) {
-    const [topic, partition, offset] = line.split(' ') as [string, string, string];
-    checkpoint.set(topic, Number(partition), Number(offset));
+    const [topic, partition, offset, topicId] = line.split(' ') as [string, string, string, string?];
+    checkpoint.set(topic, Number(partition), Number(offset), topicId);
   }
   return checkpoint.text();
 }
