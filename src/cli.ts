@@ -1,9 +1,8 @@
-#!/usr/bin/env node
 /** The command line: `broadsheet <command>`. Each family of commands is a file of cli/, loaded when it is named. */
 import { readFileSync } from 'node:fs';
-import module from 'node:module';
 import { Command } from 'commander';
 import { exitWith } from './cli/failure.ts';
+import { keepCompiledCode } from './runtime/compiled-code.ts';
 
 interface Family {
   readonly description: string;
@@ -45,9 +44,6 @@ const FAMILIES: Readonly<Record<string, Family>> = {
   },
 };
 
-// From Node 22 on, V8 keeps what it compiled for the next start. What is imported above is too little to matter.
-(module as { enableCompileCache?: () => void }).enableCompileCache?.();
-
 const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
   version: string;
 };
@@ -64,6 +60,8 @@ async function run(): Promise<void> {
     if (process.argv.includes(name, 2)) (await load()).define(command);
   }
   await program.parseAsync();
+  // A broker says itself when it has run for long enough.
+  if (process.argv[2] !== 'start') await keepCompiledCode();
 }
 
 run().catch(exitWith);

@@ -8,11 +8,15 @@ import { BrokerConfig } from './config/broker-config.ts';
 import type { Compaction } from './log/compaction.ts';
 import type { CopyReport } from './log/copy-report.ts';
 import { systemClock } from './runtime/clock.ts';
+import { keepCompiledCode } from './runtime/compiled-code.ts';
 import { BroadsheetError } from './runtime/errors.ts';
 import { type Logger, silentLogger } from './runtime/logging.ts';
 
 export { BroadsheetError, type ErrorCode } from './runtime/errors.ts';
 export { createLogger, type Logger, type LogLevel } from './runtime/logging.ts';
+
+/** When a broker has served for so long, ms, what it compiled is kept for the next start; or when it stops before that. */
+const KEEP_CODE_AFTER_MS = 10_000;
 
 export interface CreateBrokerOptions {
   /** Directory of the data; made if it is missing. Default: log.dirs of `config`, else ./data. */
@@ -121,6 +125,16 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     await temporary?.remove();
     throw error;
   });
+  const keeping = setTimeout(keepCompiledCode, KEEP_CODE_AFTER_MS).unref();
+  const close = async () => {
+    clearTimeout(keeping);
+    try {
+      await instance.close();
+      await keepCompiledCode();
+    } finally {
+      await temporary?.remove();
+    }
+  };
   return {
     bootstrapServers: instance.endpoints.map(({ host, port }) => addressAndPort(host, port)).join(','),
     dataDir: instance.dataDir,
@@ -129,6 +143,6 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     transport: transport.name,
     compact: (topics) => instance.compact(topics),
     backup: (target, given) => instance.backup(resolve(target), given?.signal),
-    close: () => instance.close().finally(() => temporary?.remove()),
+    close,
   };
 }

@@ -20,6 +20,8 @@ const MAX_LINES = 600;
 
 /** Imports point to a higher rank only, or stay in their own room. */
 const RANKS: Record<string, number> = {
+  load: -2,
+  main: -1,
   cli: 0,
   index: 1,
   broker: 2,

@@ -47,10 +47,10 @@ describe('the package', () => {
       'runtime/logging',
     ].flatMap((name) => [`${name}.d.mts`, `${name}.d.ts`]);
     expect(files.filter((path) => !path.endsWith('.js')).sort()).toEqual(
-      [...types, 'index.mjs', 'package.json'].sort(),
+      [...types, 'LICENSES.txt', 'index.mjs', 'package.json'].sort(),
     );
     expect(files).toEqual(
-      expect.arrayContaining(['cleaner-worker.js', 'cli.js', 'index.js', 'pattern-worker.js']),
+      expect.arrayContaining(['cleaner-worker.js', 'cli.js', 'index.js', 'load.js', 'pattern-worker.js']),
     );
     // The addon and the worker are found from where the code lies: all of it in one folder.
     expect(files.filter((path) => path.endsWith('.js') && path.includes('/'))).toEqual([]);
