@@ -3,6 +3,7 @@
  * that Apache Kafka needs. What is asked of one name happens one after the other.
  */
 import type { BrokerConfig } from '../config/broker-config.ts';
+import type { TopicConfig } from '../config/topic-config.ts';
 import type { LogManager, PartitionDescription } from '../log/log-manager.ts';
 import type {
   ClusterMetadata,
@@ -29,16 +30,19 @@ export interface TopicsParts {
   readonly log: Logger;
 }
 
-/** What the metadata says of a partition, as its log needs it. */
+/** What the metadata says of a partition, as its log needs it. For one pass over partitions: those of a topic share its values. */
 export function describePartition(
   metadata: ClusterMetadata,
   topicConfigs: TopicConfigs,
 ): (topic: string, index: number) => PartitionDescription | undefined {
+  const configs = new Map<string, TopicConfig>();
   return (name, index) => {
     const topic = metadata.image.topicsByName.get(name);
     const partition = topic?.partitions.get(index);
     if (topic === undefined || partition === undefined) return undefined;
-    return { topicId: topic.id, leaderEpoch: partition.leaderEpoch, config: topicConfigs.of(name) };
+    const config = configs.get(name) ?? topicConfigs.of(name);
+    configs.set(name, config);
+    return { topicId: topic.id, leaderEpoch: partition.leaderEpoch, config };
   };
 }
 
