@@ -12,6 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { deleteRecords } from '../../src/client/admin.ts';
 import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { commitOffsets } from '../../src/client/groups.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
@@ -245,4 +246,53 @@ describe.each(['native', 'js'])('ends that were given back, engine=%s', (engine)
     await broker.stop();
     await expectSoundFiles();
   });
+
+  // Kafka writes the checkpoints once the folders of a deleted topic have other names: one that was killed between, and made the
+  // topic again in its next life, leaves those of the earlier topic.
+  it.each([false, true])(
+    'a topic that Apache Kafka made again has its own, checkpoints left: %s',
+    async (isLeft) => {
+      written = [];
+      shapes = SHAPES.slice(0, 2).map((shape) => ({ ...shape, gone: [] }));
+      let broker = await startOurs();
+      const create = async (address: string) => {
+        const client = await Client.connect(address);
+        await client.createTopics([{ name: TOPIC, partitions: shapes.length }]);
+        await client.close();
+      };
+      await create(broker.address);
+      await append(broker.address, BATCHES);
+      let client = await Client.connect(broker.address);
+      await deleteRecords(client, [{ topic: TOPIC, partition: 0, offset: LAST }]);
+      await client.close();
+      await broker.stop();
+      const names = ['recovery-point-offset-checkpoint', 'log-start-offset-checkpoint'];
+      const texts = names.map((name) => readFileSync(join(kafka.dataDir, name)));
+
+      await kafka.start();
+      client = await Client.connect(kafka.address);
+      await client.deleteTopics([TOPIC]);
+      await client.close();
+      await create(kafka.address);
+      await kafka.untilLeading(shapes.map((_, partition) => [TOPIC, partition] as const));
+      written = [];
+      await append(kafka.address, 5);
+      await kafka.kill();
+      for (const [n, name] of names.entries()) {
+        const path = join(kafka.dataDir, name);
+        expect(readFileSync(path).equals(texts[n]!), name).toBe(false);
+        if (isLeft) writeFileSync(path, texts[n]!);
+      }
+
+      for (let i = 0; i < 2; i++) {
+        broker = await startOurs();
+        await expectOffsets(broker.address);
+        await append(broker.address, 2);
+        await expectOffsets(broker.address);
+        expect(broker.output).not.toMatch(/quarantine|past the end/);
+        await broker.kill();
+      }
+      expect(quarantined()).toEqual([0, 0]);
+    },
+  );
 });
