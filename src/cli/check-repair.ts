@@ -1,26 +1,53 @@
-/** What `broadsheet check --repair` does about the faults that were found: the least that lets the next start make the rest again. */
-import { readdir } from 'node:fs/promises';
+/**
+ * What `broadsheet check --repair` does about the faults that were found: the least that lets the next start make the rest again.
+ * No log's end goes back, nor does its start: what vouches for them is obeyed, and never thrown away. What is replaced and can't be
+ * made again stays beside it as `.quarantine`.
+ */
+import { readdir, readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { LEADER_EPOCH_FILE, type OffsetCheckpoint } from '../log/checkpoints.ts';
+import {
+  CLEANER_FILE,
+  HIGH_WATERMARK_FILE,
+  LEADER_EPOCH_FILE,
+  LOG_START_FILE,
+  OffsetCheckpoint,
+  RECOVERY_POINT_FILE,
+} from '../log/checkpoints.ts';
+import { freeQuarantineName } from '../log/js-quarantine.ts';
 import type { Files } from '../log/log.ts';
-import { type Fault, segmentBaseOffset } from '../log/partition-check.ts';
+import { copyLogStarts, LOG_START_COPY_FILE } from '../log/log-starts.ts';
+import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/partition-check.ts';
 import { parsePartitionFolder } from '../log/partition-names.ts';
-import { snapshotOffset } from '../log/producer-snapshot.ts';
+import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
 import { repairSegment } from '../log/segment-repair.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
+import {
+  META_PROPERTIES_COPY_FILE,
+  META_PROPERTIES_FILE,
+  readMetaProperties,
+} from '../metadata/meta-properties.ts';
+import { BroadsheetError } from '../runtime/errors.ts';
+import { silentLogger } from '../runtime/logging.ts';
 
 export interface RepairState {
   readonly files: Files;
   /** A data directory, or one partition's folder. */
   readonly dir: string;
-  readonly clean: boolean;
-  readonly recoveryPoints: OffsetCheckpoint | undefined;
+  /** By the folder's name. */
+  readonly partitions: ReadonlyMap<string, PartitionReport>;
+  /** Those that parse, by file. */
+  readonly checkpoints: ReadonlyMap<string, OffsetCheckpoint>;
+  /** Where the log of a folder ended at least, by what is vouched for. */
+  knownEnd(folder: string): number;
 }
 
 /** Gives what was done, a line for each file. */
 export async function repair(state: RepairState, faults: readonly Fault[]): Promise<Fault[]> {
   const done: Fault[] = [];
-  for (const file of new Set(faults.map((fault) => fault.file))) {
+  const files = [...new Set(faults.map((fault) => fault.file))];
+  // What other files are beside the log's end is seen when it is where it was.
+  const isLog = (file: string) => file.endsWith('.log');
+  for (const file of [...files.filter(isLog), ...files.filter((each) => !isLog(each))]) {
     const what = await repairFile(state, file);
     if (what !== undefined) done.push({ file, what });
   }
@@ -29,43 +56,138 @@ export async function repair(state: RepairState, faults: readonly Fault[]): Prom
 
 async function repairFile(state: RepairState, file: string): Promise<string | undefined> {
   const name = basename(file);
-  const isMadeAgain =
-    /\.(index|timeindex)$/.test(name) ||
-    snapshotOffset(name) !== undefined ||
-    name === LEADER_EPOCH_FILE ||
-    name.endsWith('-offset-checkpoint');
-  if (isMadeAgain) {
+  if (/\.(index|timeindex)$/.test(name)) {
     await state.files.remove(join(state.dir, file));
     return 'is removed: the next start makes it again';
   }
-  const isMetadata = basename(dirname(join(state.dir, file))) === METADATA_FOLDER;
-  if (isMetadata && name.endsWith('.log')) return undefined;
+  if (name === LEADER_EPOCH_FILE) return setAside(state, file, 'the next start makes it again');
+  if (name === META_PROPERTIES_FILE || name === META_PROPERTIES_COPY_FILE)
+    return repairProperties(state, file);
+  if (name === LOG_START_FILE || name === LOG_START_COPY_FILE) return repairLogStarts(state, file);
+  if ([RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE].includes(name))
+    return repairOffsets(state, file);
+  if (snapshotOffset(name) !== undefined) return repairSnapshot(state, file);
   const base = name.endsWith('.log') ? segmentBaseOffset(name) : undefined;
-  if (base === undefined) return undefined;
+  const isMetadata = basename(dirname(join(state.dir, file))) === METADATA_FOLDER;
+  return base === undefined || isMetadata ? undefined : repairLog(state, dirname(file), base);
+}
+
+async function setAside({ files, dir }: RepairState, file: string, then: string): Promise<string> {
+  const kept = await keep(files, join(dir, file));
+  await files.remove(join(dir, file));
+  return `is set aside as ${kept}: ${then}`;
+}
+
+/** A copy that nobody reads. */
+async function keep(files: Files, path: string): Promise<string> {
+  const kept = await freeQuarantineName(dirname(path), basename(path), 0);
+  await files.writeAtomic(join(dirname(path), kept), await readFile(path));
+  return kept;
+}
+
+async function repairProperties(state: RepairState, file: string): Promise<string | undefined> {
+  try {
+    const found = await readMetaProperties(state.files, state.dir, silentLogger);
+    if (found === undefined) return undefined;
+    const kept = await keep(state.files, join(state.dir, file));
+    await found.mend();
+    return `is set aside as ${kept}, and written again from its other copy`;
+  } catch (error) {
+    // Both are damaged: nobody knows whose directory it is.
+    if (!(error instanceof BroadsheetError) || !['CORRUPT', 'LIMIT'].includes(error.code)) throw error;
+    return undefined;
+  }
+}
+
+/** Lines that lie past the end of their log go, if nothing vouches for them. */
+async function repairOffsets(state: RepairState, file: string): Promise<string> {
+  const read = state.checkpoints.get(file);
+  const left = new OffsetCheckpoint();
+  for (const [folder, { endOffset, topicId, hasGaps }] of state.partitions) {
+    const { topic, index } = parsePartitionFolder(folder)!;
+    const known = read?.of(topic, topicId ?? '', index);
+    const offset = read?.get(topic, index);
+    if (known?.checked === true) left.set(topic, index, known.offset, topicId);
+    else if (offset !== undefined && offset <= endOffset) left.set(topic, index, offset);
+    // A start has to know what was compacted: in other logs a gap is damage.
+    else if (hasGaps && file === CLEANER_FILE) left.set(topic, index, 0);
+  }
+  if (left.size === 0) return setAside(state, file, 'the next start makes it again');
+  const kept = await keep(state.files, join(state.dir, file));
+  await state.files.writeAtomic(join(state.dir, file), left.text());
+  return `is set aside as ${kept}, and written again without what was wrong`;
+}
+
+/** Both files are made of what both say, so that no log start moves back: what nothing vouches for counts below the log's end. */
+async function repairLogStarts(state: RepairState, file: string): Promise<string> {
+  const [main, copy] = await Promise.all(
+    [LOG_START_FILE, LOG_START_COPY_FILE].map((name) => readLines(state, name)),
+  );
+  const starts: { topic: string; topicId: string; index: number; offset: number }[] = [];
+  const checkpoint = new OffsetCheckpoint();
+  for (const [folder, { startOffset, endOffset, topicId }] of state.partitions) {
+    const { topic, index } = parsePartitionFolder(folder)!;
+    const found = [
+      main!.of(topic, topicId ?? '', index),
+      { offset: copy!.get(topicId ?? '', index) ?? 0, checked: copy!.checked },
+    ];
+    const isCounted = ({ offset, checked }: { offset: number; checked: boolean }) =>
+      checked || offset <= endOffset;
+    const offset = Math.max(0, ...found.filter(isCounted).map((each) => each.offset));
+    if (offset <= startOffset) continue;
+    checkpoint.set(topic, index, offset, topicId);
+    if (topicId !== undefined) starts.push({ topic, topicId, index, offset });
+  }
+  const kept = await keep(state.files, join(state.dir, file));
+  await copyLogStarts(state.files, state.dir, starts);
+  await state.files.writeAtomic(join(state.dir, LOG_START_FILE), checkpoint.text());
+  return `is set aside as ${kept}, and written again from ${LOG_START_FILE} and its copy`;
+}
+
+/** Also of a file that does not parse. */
+async function readLines({ files, dir, checkpoints }: RepairState, name: string): Promise<OffsetCheckpoint> {
+  const parsed = checkpoints.get(name);
+  if (parsed !== undefined) return parsed;
+  const path = join(dir, name);
+  if (!(await files.exists(path))) return new OffsetCheckpoint();
+  return OffsetCheckpoint.salvage((await files.read(path)).toString('latin1'));
+}
+
+/** One that is whole tells that the log reached it; one that is not is of no use. */
+async function repairSnapshot(state: RepairState, file: string): Promise<string | undefined> {
   const folder = join(state.dir, dirname(file));
+  const report = state.partitions.get(basename(folder));
+  const last = report?.lastSegment === undefined ? undefined : segmentBaseOffset(report.lastSegment);
+  if (!(await isWhole(join(state.dir, file)))) return setAside(state, file, 'the next start makes it again');
+  if (last === undefined) return undefined;
+  await repairLog(state, dirname(file), last);
+  return 'is kept: the log goes on to it, by offsets that have no record';
+}
+
+async function isWhole(path: string): Promise<boolean> {
+  try {
+    decodeSnapshot(await readFile(path));
+    return true;
+  } catch (error) {
+    if (!(error instanceof BroadsheetError)) throw error;
+    return false;
+  }
+}
+
+async function repairLog(state: RepairState, folderName: string, base: number): Promise<string | undefined> {
+  const folder = join(state.dir, folderName);
   const names = await readdir(folder);
   const bases = names
     .filter((each) => each.endsWith('.log'))
     .map((each) => segmentBaseOffset(each))
     .filter((each) => each !== undefined);
   const next = Math.min(...bases.filter((each) => each > base));
-  if (!state.clean && !isBelowRecoveryPoint(state, basename(folder), next)) {
-    return 'is left as it is: the next start cuts it at the damage and keeps what it cuts';
+  let end = state.knownEnd(basename(folder));
+  for (const name of names) {
+    const offset = snapshotOffset(name);
+    if (offset !== undefined && offset > end && (await isWhole(join(folder, name)))) end = offset;
   }
-  const repaired = await repairSegment(state.files, folder, base, next, knownEnd(state, folder, names));
+  const repaired = await repairSegment(state.files, folder, base, next, end);
   if (repaired === undefined) return undefined;
   return `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`;
-}
-
-/** Where a log ended, by what the last stop wrote beside it: a recovery point whose checksum fits, the newest producer snapshot. */
-function knownEnd({ recoveryPoints }: RepairState, folder: string, names: readonly string[]): number {
-  const parsed = parsePartitionFolder(basename(folder));
-  const isKnown = parsed !== undefined && recoveryPoints?.checked;
-  const flushed = isKnown ? recoveryPoints.get(parsed.topic, parsed.index) : undefined;
-  return Math.max(flushed ?? 0, ...names.map((name) => snapshotOffset(name) ?? 0));
-}
-
-function isBelowRecoveryPoint({ recoveryPoints }: RepairState, folder: string, next: number): boolean {
-  const parsed = parsePartitionFolder(folder);
-  return parsed !== undefined && next <= (recoveryPoints?.get(parsed.topic, parsed.index) ?? 0);
 }

@@ -12,11 +12,17 @@ import {
   RECOVERY_POINT_FILE,
 } from '../log/checkpoints.ts';
 import type { Files } from '../log/log.ts';
+import { LOG_START_COPY_FILE, LogStarts } from '../log/log-starts.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
 import { METADATA_FOLDER, parseQuorumState, snapshotNames } from '../metadata/kraft-files.ts';
-import { parseMetaProperties } from '../metadata/meta-properties.ts';
+import {
+  META_PROPERTIES_COPY_FILE,
+  META_PROPERTIES_FILE,
+  parseMetaProperties,
+  parseMetaPropertiesCopy,
+} from '../metadata/meta-properties.ts';
 import { readSnapshot } from '../metadata/snapshot.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { silentLogger } from '../runtime/logging.ts';
@@ -29,10 +35,15 @@ interface CheckOptions {
 }
 
 const LOCK_FILE = '.lock';
-const META_PROPERTIES = 'meta.properties';
 /** A segment is named by its base offset. */
 const SEGMENT_FILE = /^\d{20}\.log$/;
-const CHECKPOINTS = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_FILE];
+const CHECKPOINTS = [
+  RECOVERY_POINT_FILE,
+  LOG_START_FILE,
+  LOG_START_COPY_FILE,
+  HIGH_WATERMARK_FILE,
+  CLEANER_FILE,
+];
 
 async function check(given: string, options: CheckOptions): Promise<void> {
   endWithReader();
@@ -48,8 +59,8 @@ export async function checkDirectory(given: string, options: CheckOptions): Prom
   } catch (error) {
     throw fileError(dir, error);
   }
-  const isPartition = !names.includes(META_PROPERTIES) && names.some((name) => SEGMENT_FILE.test(name));
-  if (!isPartition && !names.includes(META_PROPERTIES) && !names.some(parsePartitionFolder)) {
+  const isPartition = !names.includes(META_PROPERTIES_FILE) && names.some((name) => SEGMENT_FILE.test(name));
+  if (!isPartition && !names.includes(META_PROPERTIES_FILE) && !names.some(parsePartitionFolder)) {
     throw new BroadsheetError('NOT_FOUND', `${dir} is neither a data directory nor a partition's folder`);
   }
   const release = await lockDirectory(isPartition ? dirname(dir) : dir);
@@ -77,7 +88,7 @@ export async function lockDirectory(dataDir: string): Promise<() => Promise<void
   const files = await anyFiles();
   const path = join(dataDir, LOCK_FILE);
   const existed = await files.exists(path);
-  if (!existed && !(await files.exists(join(dataDir, META_PROPERTIES)))) return async () => {};
+  if (!existed && !(await files.exists(join(dataDir, META_PROPERTIES_FILE)))) return async () => {};
   try {
     const held = await files.lock(path, `${process.pid}\n`);
     return async () => {
@@ -100,8 +111,8 @@ class DirectoryCheck {
   readonly #faults: Fault[] = [];
   readonly #remarks: Fault[] = [];
   readonly #partitions = new Map<string, PartitionReport>();
-  #clean = true;
-  #recoveryPoints: OffsetCheckpoint | undefined;
+  #checkpoints: ReadonlyMap<string, OffsetCheckpoint> = new Map();
+  #logStarts: LogStarts | undefined;
   #total = 0;
   #done = 0;
 
@@ -113,8 +124,14 @@ class DirectoryCheck {
   /** Repairs what can be, gives what was done. */
   async repair(): Promise<readonly Fault[]> {
     const { repair } = await import('./check-repair.ts');
-    const state = { files: await anyFiles(), dir: this.#dir, clean: this.#clean };
-    return repair({ ...state, recoveryPoints: this.#recoveryPoints }, this.#faults);
+    const state = {
+      files: await anyFiles(),
+      dir: this.#dir,
+      partitions: this.#partitions,
+      checkpoints: this.#checkpoints,
+      knownEnd: (folder: string) => this.#knownEnd(folder),
+    };
+    return repair(state, this.#faults);
   }
 
   async partitionAlone(): Promise<void> {
@@ -129,15 +146,18 @@ class DirectoryCheck {
         what: 'is missing: the last stop was not a clean one, and the next start looks for torn ends',
       });
     }
-    await this.#parsed(META_PROPERTIES, (text) => parseMetaProperties(text, META_PROPERTIES));
-    this.#clean = clean;
+    await this.#properties(names);
     const checkpoints = new Map<string, OffsetCheckpoint>();
     for (const name of CHECKPOINTS) {
       if (!names.includes(name)) continue;
       const checkpoint = await this.#parsed(name, (text) => OffsetCheckpoint.parse(text));
-      if (checkpoint !== undefined) checkpoints.set(name, checkpoint);
+      if (checkpoint === undefined) continue;
+      checkpoints.set(name, checkpoint);
+      if (name === LOG_START_COPY_FILE && !checkpoint.checked)
+        this.#faults.push({ file: name, what: 'it has no checksum' });
     }
-    this.#recoveryPoints = checkpoints.get(RECOVERY_POINT_FILE);
+    this.#checkpoints = checkpoints;
+    this.#logStarts = await LogStarts.read(await anyFiles(), this.#dir, silentLogger);
     const folders = await this.#folders(names);
     for (const folder of folders) this.#total += await sizeOf(join(this.#dir, folder));
     const progress = new Progress(() => `${bytesText(this.#done)} of ${bytesText(this.#total)} checked`);
@@ -153,7 +173,25 @@ class DirectoryCheck {
       progress.clear();
     }
     if (folders.includes(METADATA_FOLDER)) await this.#metadata();
-    this.#compare(checkpoints, clean);
+    this.#compare(clean);
+  }
+
+  /** Whose directory it is, twice. */
+  async #properties(names: readonly string[]): Promise<void> {
+    const found = await this.#parsed(META_PROPERTIES_FILE, (text) =>
+      parseMetaProperties(text, META_PROPERTIES_FILE),
+    );
+    if (!names.includes(META_PROPERTIES_COPY_FILE)) return;
+    const copy = await this.#parsed(META_PROPERTIES_COPY_FILE, (text) =>
+      parseMetaPropertiesCopy(text, META_PROPERTIES_COPY_FILE),
+    );
+    if (found === undefined || copy === undefined) return;
+    if (
+      found.clusterId !== copy.clusterId ||
+      found.nodeId !== copy.nodeId ||
+      found.directoryId !== copy.directoryId
+    )
+      this.#faults.push({ file: META_PROPERTIES_FILE, what: `it differs from ${META_PROPERTIES_COPY_FILE}` });
   }
 
   /** Folders of partitions; others are remarked on. */
@@ -215,8 +253,29 @@ class DirectoryCheck {
     }
   }
 
-  /** Checkpoints against what the logs have. After a stop that was not clean they may lag, and are not compared. */
-  #compare(checkpoints: ReadonlyMap<string, OffsetCheckpoint>, clean: boolean): void {
+  /** Where a log ended at least, by what is vouched for; 0 if nothing is. */
+  #knownEnd(folder: string): number {
+    const parsed = parsePartitionFolder(folder);
+    const topicId = this.#partitions.get(folder)?.topicId;
+    if (parsed === undefined || topicId === undefined) return 0;
+    const { topic, index } = parsed;
+    const known = [
+      this.#checkpoints.get(RECOVERY_POINT_FILE)?.of(topic, topicId, index),
+      this.#logStarts?.get(topic, topicId, index),
+    ];
+    return Math.max(0, ...known.map((each) => (each?.checked === true ? each.offset : 0)));
+  }
+
+  /** Checkpoints against what the logs have. After a stop that was not clean others may lag. */
+  #compare(clean: boolean): void {
+    for (const [folder, { endOffset, lastSegment }] of this.#partitions) {
+      const known = this.#knownEnd(folder);
+      if (known <= endOffset || lastSegment === undefined) continue;
+      this.#faults.push({
+        file: `${folder}/${lastSegment}`,
+        what: `the log ends at ${endOffset}, and it is known to have reached ${known}`,
+      });
+    }
     const seen = new Map<string, string>();
     for (const [folder, { topicId }] of this.#partitions) {
       const { topic } = parsePartitionFolder(folder)!;
@@ -231,10 +290,11 @@ class DirectoryCheck {
       seen.set(topic, topicId);
     }
     if (!clean) return;
-    for (const [file, checkpoint] of checkpoints) {
+    for (const [file, checkpoint] of this.#checkpoints) {
       for (const { topic, partition, offset } of checkpoint.entries()) {
-        const report = this.#partitions.get(partitionFolder(topic, partition));
-        if (report === undefined || offset <= report.endOffset) continue;
+        const folder = partitionFolder(topic, partition);
+        const report = this.#partitions.get(folder);
+        if (report === undefined || offset <= report.endOffset || offset <= this.#knownEnd(folder)) continue;
         this.#faults.push({
           file,
           what: `${topic} ${partition} is at ${offset}, and its log ends at ${report.endOffset}`,
@@ -293,7 +353,7 @@ export function define(command: Command): void {
     .option('--deep', 'read the records too: unpack and count them')
     .option(
       '--repair',
-      'take damaged batches out of segments into .quarantine files, offsets stay; remove what the next start makes again: indexes, producer snapshots, leader epochs, offset checkpoints',
+      'take damage out into .quarantine files, offsets, ends and starts of logs stay; leave what can be made again to the next start: indexes, producer snapshots, leader epochs, recovery points',
     )
     .option('--json', 'print one JSON document')
     .action(check);

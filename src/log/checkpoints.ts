@@ -120,22 +120,37 @@ export class OffsetCheckpoint {
       if (line !== checksumLine(lines)) throw new BroadsheetError('CORRUPT', 'the checksum does not match');
       checkpoint.checked = true;
     }
-    for (const line of lines) {
-      const match = /^([a-zA-Z0-9._-]{1,249})(?:#([A-Za-z0-9_-]{22}))? (\d{1,10}) (\d{1,16})$/.exec(
-        line.trim(),
-      );
-      if (match === null) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
-      const [, topic, topicId, partition, offset] = match as unknown as [
-        string,
-        string,
-        string | undefined,
-        string,
-        string,
-      ];
-      if (topicId !== undefined) checkpoint.#topicIds.set(topic, topicId);
-      else checkpoint.set(topic, parseInteger(partition, 'partition'), parseInteger(offset, 'offset'));
+    for (const line of lines) checkpoint.#take(line);
+    return checkpoint;
+  }
+
+  /** The lines that parse of a text that does not; nothing vouches for them. */
+  static salvage(text: string): OffsetCheckpoint {
+    const checkpoint = new OffsetCheckpoint();
+    for (const line of text.split('\n')) {
+      try {
+        checkpoint.#take(line);
+      } catch (error) {
+        if (!(error instanceof BroadsheetError)) throw error;
+      }
     }
     return checkpoint;
+  }
+
+  #take(line: string): void {
+    const match = /^([a-zA-Z0-9._-]{1,249})(?:#([A-Za-z0-9_-]{22}))? (\d{1,10}) (\d{1,16})$/.exec(
+      line.trim(),
+    );
+    if (match === null) throw new BroadsheetError('CORRUPT', `bad line ${JSON.stringify(line)}`);
+    const [, topic, topicId, partition, offset] = match as unknown as [
+      string,
+      string,
+      string | undefined,
+      string,
+      string,
+    ];
+    if (topicId !== undefined) this.#topicIds.set(topic, topicId);
+    else this.set(topic, parseInteger(partition, 'partition'), parseInteger(offset, 'offset'));
   }
 
   text(): string {

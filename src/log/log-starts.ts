@@ -8,7 +8,8 @@ import type { Logger } from '../runtime/logging.ts';
 import { type CheckedOffset, LOG_START_FILE, OffsetCheckpoint, readOffsetCheckpoint } from './checkpoints.ts';
 import type { Files } from './log.ts';
 
-const COPY_FILE = `${LOG_START_FILE}.copy`;
+/** In place of names it has topic ids. */
+export const LOG_START_COPY_FILE = `${LOG_START_FILE}.copy`;
 
 export class LogStarts {
   readonly #main: OffsetCheckpoint;
@@ -21,7 +22,9 @@ export class LogStarts {
 
   static async read(files: Files, dataDir: string, logger: Logger): Promise<LogStarts> {
     const [main, copy] = await Promise.all(
-      [LOG_START_FILE, COPY_FILE].map((name) => readOffsetCheckpoint(files, `${dataDir}/${name}`, logger)),
+      [LOG_START_FILE, LOG_START_COPY_FILE].map((name) =>
+        readOffsetCheckpoint(files, `${dataDir}/${name}`, logger),
+      ),
     );
     return new LogStarts(main!, copy!.checked ? copy! : new OffsetCheckpoint());
   }
@@ -43,5 +46,5 @@ export async function copyLogStarts(
 ): Promise<void> {
   const copy = new OffsetCheckpoint();
   for (const { topicId, index, offset } of starts) copy.set(topicId, index, offset);
-  await files.writeAtomic(`${dataDir}/${COPY_FILE}`, copy.text());
+  await files.writeAtomic(`${dataDir}/${LOG_START_COPY_FILE}`, copy.text());
 }

@@ -41,6 +41,10 @@ export interface PartitionReport {
   /** Base offset of the first segment, 0 without one. */
   readonly startOffset: number;
   readonly endOffset: number;
+  /** Name of the last segment's file. */
+  readonly lastSegment: string | undefined;
+  /** Whether offsets have no batch, as compaction leaves a log. */
+  readonly hasGaps: boolean;
   readonly topicId: string | undefined;
   /** What is wrong. */
   readonly faults: readonly Fault[];
@@ -74,6 +78,7 @@ class PartitionCheck {
   #batches = 0;
   #bytes = 0;
   #endOffset = 0;
+  #hasGaps = false;
   #leaderEpoch = -1;
 
   constructor(folder: string, options: CheckOptions) {
@@ -102,6 +107,8 @@ class PartitionCheck {
       bytes: this.#bytes,
       startOffset,
       endOffset: this.#endOffset,
+      lastSegment: segments.at(-1),
+      hasGaps: this.#hasGaps,
       topicId,
       faults: this.#faults,
       remarks: this.#remarks,
@@ -191,6 +198,7 @@ class PartitionCheck {
     else if (batch instanceof LegacyBatch === false && first < this.#endOffset) {
       fault(`it begins at offset ${first}, and ${this.#endOffset - 1} was there before`);
     }
+    if (batch instanceof LegacyBatch === false && first > this.#endOffset) this.#hasGaps = true;
     this.#endOffset = Math.max(this.#endOffset, last + 1);
     if (batch instanceof LegacyBatch) return;
     if (batch.leaderEpoch < this.#leaderEpoch) {

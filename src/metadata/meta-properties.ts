@@ -94,9 +94,9 @@ export interface FoundMetaProperties extends MetaProperties {
   mend(): Promise<void>;
 }
 
-const NAME = 'meta.properties';
+export const META_PROPERTIES_FILE = 'meta.properties';
 /** Our own, with a checksum: no log has the id of the cluster. */
-const COPY_NAME = `${NAME}.copy`;
+export const META_PROPERTIES_COPY_FILE = `${META_PROPERTIES_FILE}.copy`;
 const MAX_BYTES = 64 * 1024;
 
 function copyText(properties: MetaProperties): string {
@@ -104,14 +104,19 @@ function copyText(properties: MetaProperties): string {
   return `${text}#crc32c=${crc32c(Buffer.from(text))}\n`;
 }
 
+/** Throws CORRUPT with the path and what is wrong. */
+export function parseMetaPropertiesCopy(text: string, path: string): MetaProperties {
+  const { directoryId, ...found } = parseMetaProperties(text, path);
+  if (directoryId === undefined || copyText({ ...found, directoryId }) !== text)
+    throw new BroadsheetError('CORRUPT', `${path}: the checksum does not match`);
+  return { ...found, directoryId };
+}
+
 async function readCopy(files: Files, dataDir: string, logger: Logger): Promise<MetaProperties | undefined> {
-  const path = `${dataDir}/${COPY_NAME}`;
+  const path = `${dataDir}/${META_PROPERTIES_COPY_FILE}`;
   if (!(await files.exists(path))) return undefined;
   try {
-    const text = (await files.read(path, MAX_BYTES)).toString('utf8');
-    const { directoryId, ...found } = parseMetaProperties(text, path);
-    if (directoryId !== undefined && copyText({ ...found, directoryId }) === text)
-      return { ...found, directoryId };
+    return parseMetaPropertiesCopy((await files.read(path, MAX_BYTES)).toString('utf8'), path);
   } catch (error) {
     if (!isDamage(error)) throw error;
   }
@@ -133,7 +138,7 @@ export async function readMetaProperties(
   dataDir: string,
   logger: Logger,
 ): Promise<FoundMetaProperties | undefined> {
-  const path = `${dataDir}/${NAME}`;
+  const path = `${dataDir}/${META_PROPERTIES_FILE}`;
   const copy = await readCopy(files, dataDir, logger);
   let text: string | undefined;
   let found: ReturnType<typeof parseMetaProperties> | undefined;
@@ -175,7 +180,7 @@ export async function readMetaProperties(
           path,
           `${text.replace(/\n?$/, '\n')}directory.id=${properties.directoryId}\n`,
         );
-      await files.writeAtomic(`${dataDir}/${COPY_NAME}`, copyText(properties));
+      await files.writeAtomic(`${dataDir}/${META_PROPERTIES_COPY_FILE}`, copyText(properties));
     },
   };
 }
@@ -188,6 +193,9 @@ export async function createMetaProperties(
 ): Promise<FoundMetaProperties> {
   const properties = { clusterId: randomUuid(), nodeId, directoryId: randomUuid() };
   await files.mkdir(dataDir);
-  await files.writeAtomic(`${dataDir}/${NAME}`, formatMetaProperties(properties));
-  return { ...properties, mend: () => files.writeAtomic(`${dataDir}/${COPY_NAME}`, copyText(properties)) };
+  await files.writeAtomic(`${dataDir}/${META_PROPERTIES_FILE}`, formatMetaProperties(properties));
+  return {
+    ...properties,
+    mend: () => files.writeAtomic(`${dataDir}/${META_PROPERTIES_COPY_FILE}`, copyText(properties)),
+  };
 }

@@ -206,7 +206,9 @@ describe('check', () => {
       [...new Set(faults.map((each) => each.file))].sort(),
     );
     expect(JSON.stringify(repaired)).toMatch(/\d+ damaged bytes are moved to quarantine/);
-    expect(readdirSync(join(copy, 't-0')).filter((name) => name.endsWith('.quarantine'))).toHaveLength(1);
+    expect(readdirSync(join(copy, 't-0')).filter((name) => /\.log\..*quarantine$/.test(name))).toHaveLength(
+      1,
+    );
     const again = await check(copy, '--repair');
     expect(again).toMatchObject({ code: 0, repaired: [] });
   });
@@ -260,6 +262,12 @@ describe('check', () => {
     writeFileSync(last, readFileSync(last).subarray(0, -5));
     expect(await check(copy)).toMatchObject({ code: 1, ok: false });
     rmSync(join(copy, '.kafka_cleanshutdown'));
+    // It lies below what was on disk.
+    expect(await check(copy)).toMatchObject({
+      code: 1,
+      faults: [{ what: expect.stringContaining('reached 12000') }],
+    });
+    rmSync(join(copy, 'recovery-point-offset-checkpoint'));
     const found = await check(copy);
     expect(found).toMatchObject({ code: 0, ok: true, faults: [] });
     expect(found.remarks.map(({ what }) => what).join()).toMatch(

@@ -1,0 +1,201 @@
+/** check --repair lowers no log's end and no log's start, and keeps what it replaces. */
+import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE } from '../../src/log/checkpoints.ts';
+import { LogCommitter } from '../../src/log/committer.ts';
+import type { LogEngine } from '../../src/log/log.ts';
+import { LogManager } from '../../src/log/log-manager.ts';
+import type { AppendListener } from '../../src/log/partition.ts';
+import { segmentFileName } from '../../src/log/segment-names.ts';
+import { createMetaProperties } from '../../src/metadata/meta-properties.ts';
+import { readBatches } from '../../src/protocol/records/reader.ts';
+import { VirtualClock } from '../../src/runtime/clock.ts';
+import { silentLogger } from '../../src/runtime/logging.ts';
+import { offsetsText } from '../support/checkpoint-text.ts';
+import { cli } from '../support/cli.ts';
+import { ENGINES } from '../support/engines.ts';
+import { batch, scratch } from '../support/logs.ts';
+import { batchInfoOf } from '../support/memory-log.ts';
+import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
+
+const IDS: Readonly<Record<string, string>> = { t: 'OeXl6uY5Tm2ppr3C3B0cZQ', u: 'CKd2ROAwRh6cFasLIWPGHw' };
+/** Of a batch with a payload of 50 bytes; 36 of them fill a segment. */
+const SIZE = 111;
+const BATCHES = 101;
+const START = 20;
+const LAST = segmentFileName(72, '.log');
+const CLEAN = '.kafka_cleanshutdown';
+const silent: AppendListener = { onAppended() {}, onAppendFailed() {} };
+const config = topicConfigForTests({ segmentBytes: 4000, indexIntervalBytes: 300 });
+const describeTopic = (topic: string) => ({ topicId: IDS[topic]!, leaderEpoch: 0, config });
+
+function open(dir: string, engine: LogEngine): Promise<LogManager> {
+  const committer = new LogCommitter(engine);
+  const parts = { dataDir: dir, engine, committer, clock: new VirtualClock() };
+  return LogManager.open({ ...parts, logger: silentLogger, settings: LOG_SETTINGS }, describeTopic);
+}
+
+/** Two topics alike, that start at 20 and end at 101, in segments at 0, 36 and 72. */
+async function stopped(engine: LogEngine): Promise<string> {
+  const dir = join(scratch(true), 'data');
+  mkdirSync(dir);
+  await (await createMetaProperties(engine.files, dir)).mend();
+  const manager = await open(dir, engine);
+  for (const topic of Object.keys(IDS)) {
+    const partition = await manager.create(topic, 0, describeTopic(topic));
+    for (let i = 0; i < BATCHES; i++) {
+      const bytes = batch({
+        ...{ maxTimestamp: 1000 + i, payload: new Uint8Array(50).fill(i + 1) },
+        ...{ producerId: 9, producerEpoch: 0, baseSequence: i },
+      });
+      partition.append(bytes, 0, bytes.length, batchInfoOf(bytes, 0), 1000, silent, 0);
+      manager.commitTick();
+    }
+    partition.setLogStartOffset(START);
+  }
+  await manager.close(1);
+  await engine.close();
+  return dir;
+}
+
+/** Of each topic where it starts and ends, and which offsets have a record. */
+async function served(dir: string, engine: LogEngine) {
+  const manager = await open(dir, engine);
+  const found: Record<string, { start: number; end: number; gone: number[] }> = {};
+  for (const topic of Object.keys(IDS)) {
+    const { log } = manager.partition(topic, 0)!;
+    const offsets = new Set<number>();
+    for (let offset = log.logStartOffset; offset < log.writtenOffset; ) {
+      for (const each of readBatches(await log.readBatches(offset, 1 << 20, log.writtenOffset))) {
+        if (!('recordCount' in each)) throw new Error('an old message');
+        if (each.recordCount > 0) offsets.add(each.baseOffset);
+        offset = each.lastOffset + 1;
+      }
+    }
+    const all = Array.from(
+      { length: log.logEndOffset - log.logStartOffset },
+      (_, i) => log.logStartOffset + i,
+    );
+    found[topic] = {
+      ...{ start: log.logStartOffset, end: log.logEndOffset },
+      gone: all.filter((offset) => !offsets.has(offset)),
+    };
+  }
+  await manager.close(2);
+  await engine.close();
+  return found;
+}
+
+interface Case {
+  readonly what: string;
+  readonly isClean?: boolean;
+  readonly gone?: readonly number[];
+  /** Of the files that faults are told of. */
+  readonly files: readonly string[];
+  harm(at: (name: string) => string): void;
+}
+
+const flip = (path: string, at: number) => {
+  const bytes = readFileSync(path);
+  bytes[at < 0 ? bytes.length + at : at]! ^= 1;
+  writeFileSync(path, bytes);
+};
+const cutLast = (path: string) => truncateSync(path, readFileSync(path).length - SIZE);
+const TIMES = `t-0/${segmentFileName(72, '.timeindex')}`;
+const SNAPSHOT = `t-0/${segmentFileName(101, '.snapshot')}`;
+const START_COPY = `${LOG_START_FILE}.copy`;
+
+const CASES: readonly Case[] = [
+  ...[true, false].map((isClean) => ({
+    what: `an end that a recovery point knows, stopped cleanly: ${isClean}`,
+    isClean,
+    gone: [100],
+    files: [`t-0/${LAST}`, TIMES, ...(isClean ? [SNAPSHOT] : [])],
+    harm: (at: (name: string) => string) => cutLast(at(`t-0/${LAST}`)),
+  })),
+  {
+    what: 'an end that a producer snapshot knows',
+    isClean: true,
+    gone: [100],
+    files: [TIMES, SNAPSHOT],
+    harm: (at) => {
+      cutLast(at(`t-0/${LAST}`));
+      rmSync(at(RECOVERY_POINT_FILE));
+      rmSync(at('replication-offset-checkpoint'));
+    },
+  },
+  {
+    what: 'a batch, and the recovery points, without which the start would cut there',
+    gone: [40],
+    files: [RECOVERY_POINT_FILE, `t-0/${segmentFileName(36, '.log')}`],
+    harm: (at) => {
+      flip(at(`t-0/${segmentFileName(36, '.log')}`), 4 * SIZE + 80);
+      flip(at(RECOVERY_POINT_FILE), 6);
+    },
+  },
+  {
+    what: 'log starts without a copy',
+    files: [LOG_START_FILE],
+    harm: (at) => {
+      rmSync(at(START_COPY));
+      flip(at(LOG_START_FILE), -3);
+    },
+  },
+  {
+    what: 'the copy of log starts, and nothing else that knows them',
+    files: [START_COPY],
+    harm: (at) => {
+      rmSync(at(LOG_START_FILE));
+      flip(at(START_COPY), -3);
+    },
+  },
+  {
+    what: 'a log start of Apache Kafka that lies past the end, beside a good one',
+    isClean: true,
+    files: [LOG_START_FILE],
+    harm: (at) => {
+      writeFileSync(at(LOG_START_FILE), `0\n2\nt 0 ${START}\nu 0 999\n`);
+      writeFileSync(at(START_COPY), offsetsText(`${IDS.u} 0 ${START}`));
+    },
+  },
+  {
+    what: 'what the cleaner knows',
+    files: [CLEANER_FILE],
+    harm: (at) => writeFileSync(at(CLEANER_FILE), '0\n1\nt 0'),
+  },
+  {
+    what: 'the copy of meta.properties',
+    isClean: true,
+    files: ['meta.properties.copy'],
+    harm: (at) => flip(at('meta.properties.copy'), 20),
+  },
+  {
+    what: 'meta.properties',
+    isClean: true,
+    files: ['meta.properties'],
+    harm: (at) => flip(at('meta.properties'), 30),
+  },
+];
+
+describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
+  it.each(CASES)('mends $what', async ({ isClean, gone = [], files, harm }) => {
+    const dir = await stopped(make());
+    const properties = readFileSync(join(dir, 'meta.properties'), 'latin1');
+    if (isClean !== true) rmSync(join(dir, CLEAN));
+    harm((name) => join(dir, name));
+    const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
+    const said = JSON.parse(stdout.toString()) as { faults: object[]; repaired: { file: string }[] };
+    expect(said.repaired.map(({ file }) => file).sort()).toEqual(files.toSorted());
+    expect([code, said.faults]).toEqual([0, []]);
+    expect(readFileSync(join(dir, 'meta.properties'), 'latin1')).toBe(properties);
+    for (const file of files) {
+      if (file.startsWith('t-0/')) continue;
+      expect(readdirSync(dir)).toContain(`${file}.0.quarantine`);
+    }
+    expect(await served(dir, make())).toEqual({
+      t: { start: START, end: BATCHES, gone },
+      u: { start: START, end: BATCHES, gone: [] },
+    });
+  });
+});
