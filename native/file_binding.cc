@@ -71,14 +71,18 @@ napi_value write_atomic_call(napi_env env, napi_callback_info info) {
   return run(&args, 2, [path = std::move(path), data = std::move(data)] { return write_atomic(path, data); });
 }
 
-napi_value create_durable_call(napi_env env, napi_callback_info info) {
+// Gives whether the folder was made.
+napi_value create_in_folder_call(napi_env env, napi_callback_info info) {
   Args args(env, info);
   std::string path = args.string(0, "path");
   std::string data = content(&args, 1);
   std::string empty = args.string(2, "empty");
-  return run(&args, 3, [path = std::move(path), data = std::move(data), empty = std::move(empty)] {
-    return create_durable(path, data, empty);
-  });
+  return run<bool>(
+      &args, 3,
+      [path = std::move(path), data = std::move(data), empty = std::move(empty)](bool* made) {
+        return create_in_folder(path, data, empty, made);
+      },
+      [](napi_env env, bool* made) { return boolean(env, *made); });
 }
 
 napi_value list_folder(napi_env env, napi_callback_info info) {
@@ -161,10 +165,11 @@ void init_file_binding(napi_env env, napi_value exports) {
   define(env, exports,
          {{"readFile", read_file},
           {"writeAtomic", write_atomic_call},
-          {"createDurable", create_durable_call},
+          {"createInFolder", create_in_folder_call},
           {"listFolder", list_folder},
           {"pathExists", path_exists},
           {"makeFolder", path_call<make_directories>},
+          {"syncFolder", path_call<sync_directory>},
           {"renamePath", rename_call},
           {"removeFile", path_call<remove_durable>},
           {"removeTree", path_call<remove_tree>},

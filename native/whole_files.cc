@@ -11,14 +11,11 @@ void ignore(const Status&) {}
 
 bool already_there(const Status& status) { return status.error_number == EEXIST; }
 
+// Its name is not durable yet.
 Status make_one(const std::string& path, bool* made) {
-  *made = false;
   Status status = make_directory(path);
-  if (status.ok()) {
-    *made = true;
-    return sync_directory(parent_of(path));
-  }
-  if (!already_there(status)) return status;
+  *made = status.ok();
+  if (status.ok() || !already_there(status)) return status;
   struct stat facts;
   if (Status found = stat_path(path, &facts); !found.ok()) return found;
   return S_ISDIR(facts.st_mode) ? Status::Ok() : Status::FromErrno(ENOTDIR, "mkdir " + path);
@@ -73,13 +70,9 @@ Status write_atomic(const std::string& path, const std::string& data) {
   return sync_directory(parent_of(path));
 }
 
-Status create_durable(const std::string& path, const std::string& data, const std::string& empty) {
+Status create_in_folder(const std::string& path, const std::string& data, const std::string& empty, bool* made) {
   const std::string folder = parent_of(path);
-  bool made = false;
-  if (Status status = make_one(folder, &made); !status.ok()) {
-    if (made) ignore(remove_directory(folder));
-    return status;
-  }
+  if (Status status = make_one(folder, made); !status.ok()) return status;
   std::shared_ptr<File> file;
   Status status = File::open(path, OpenMode::kCreateNew, &file);
   const bool created = status.ok();
@@ -96,19 +89,20 @@ Status create_durable(const std::string& path, const std::string& data, const st
   if (!status.ok()) {
     if (emptied) ignore(remove_file(empty));
     if (created) ignore(remove_file(path));
-    if (made) ignore(remove_directory(folder));
+    if (*made) ignore(remove_directory(folder));
   }
   return status;
 }
 
 Status make_directories(const std::string& path) {
   bool made;
-  Status status = make_one(path, &made);
-  if (status.code != Code::kNotFound) return status;
   const std::string parent = parent_of(path);
-  if (parent == path) return status;
-  if (Status above = make_directories(parent); !above.ok()) return above;
-  return make_one(path, &made);
+  Status status = make_one(path, &made);
+  if (status.code == Code::kNotFound && parent != path) {
+    if (Status above = make_directories(parent); !above.ok()) return above;
+    status = make_one(path, &made);
+  }
+  return status.ok() && made ? sync_directory(parent) : status;
 }
 
 Status rename_durable(const std::string& from, const std::string& to) {

@@ -16,8 +16,9 @@ Status read_whole(const std::string& path, int64_t max_bytes, std::string* out);
 // stays, unless it is the last step that failed: then either may be there after a crash.
 Status write_atomic(const std::string& path, const std::string& data);
 // Makes the folder if missing and the file in it, which must not exist; with it, if a path is given, one beside it that
-// is empty. On failure what was made is removed again.
-Status create_durable(const std::string& path, const std::string& data, const std::string& empty = {});
+// is empty. On failure what was made is removed again. The name of a folder that was made is not durable yet: many are
+// made at a time, and one sync of what holds them does for all.
+Status create_in_folder(const std::string& path, const std::string& data, const std::string& empty, bool* made);
 // With its parents, as far as they are missing; existing is no error.
 Status make_directories(const std::string& path);
 Status rename_durable(const std::string& from, const std::string& to);

@@ -328,7 +328,9 @@ export interface Addon extends SocketAddon, LogAddon {
   readFile(path: string, maxBytes: number, done: Done<Buffer>): number;
   writeAtomic(path: string, data: Uint8Array | string, done: Done<undefined>): number;
   /** `empty`: a path, or nothing. */
-  createDurable(path: string, data: Uint8Array | string, empty: string, done: Done<undefined>): number;
+  /** Gives whether the folder was made: its name is not durable then. */
+  createInFolder(path: string, data: Uint8Array | string, empty: string, done: Done<boolean>): number;
+  syncFolder(path: string, done: Done<undefined>): number;
   listFolder(path: string, done: Done<FolderEntry[]>): number;
   pathExists(path: string, done: Done<boolean>): number;
   makeFolder(path: string, done: Done<undefined>): number;

@@ -6,7 +6,8 @@
 import { readFileSync } from 'node:fs';
 import type { BroadsheetError } from '../runtime/errors.ts';
 import { Turns } from '../runtime/turns.ts';
-import { JsFile, type OpenMode, parentOf, renameNow, syncFolder } from './js-file.ts';
+import { parentOf } from './folder-names.ts';
+import { JsFile, type OpenMode, renameNow, syncFolder } from './js-file.ts';
 
 const MOST_FILES = 1 << 20;
 /** Where the limit can't be told. */

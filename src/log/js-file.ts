@@ -384,17 +384,3 @@ export async function syncFolder(path: string): Promise<void> {
   if (process.platform === 'win32') return;
   await withFile(path, 'read', (folder) => folder.fsync());
 }
-
-/** The folder that holds a path; "." for a bare name. */
-export function parentOf(path: string): string {
-  let end = path.length;
-  while (end > 1 && isSeparator(path, end - 1)) end--;
-  let slash = end - 1;
-  while (slash >= 0 && !isSeparator(path, slash)) slash--;
-  if (slash < 0) return '.';
-  return slash === 0 ? '/' : path.slice(0, slash);
-}
-
-function isSeparator(path: string, at: number): boolean {
-  return path[at] === '/' || (process.platform === 'win32' && path[at] === '\\');
-}

@@ -2,11 +2,11 @@
 import { constants } from 'node:os';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { diskSpace } from './disk-space.ts';
+import { FolderNames, parentOf } from './folder-names.ts';
 import {
   type FolderEntry,
   listFolder,
   makeFolder,
-  parentOf,
   removeFile,
   removeFolder,
   renamePath,
@@ -22,6 +22,7 @@ const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 
 export class JsFiles implements Files {
   readonly #order = new PathOrder();
+  readonly #names = new FolderNames({ sync: syncFolder, removeTree: removeWithin });
 
   read(path: string, maxBytes = DEFAULT_MAX_BYTES): Promise<Buffer> {
     return this.#inOrder([path], () =>
@@ -64,7 +65,7 @@ export class JsFiles implements Files {
     const bytes = Buffer.from(data);
     return this.#inOrder([path], async () => {
       const folder = parentOf(path);
-      const made = await makeOne(folder, true);
+      const made = await makeOne(folder);
       let created = false;
       let emptied = false;
       try {
@@ -85,6 +86,7 @@ export class JsFiles implements Files {
         if (made) await ignore(removeFolder(folder));
         throw error;
       }
+      if (made) await this.#names.sync(folder);
     });
   }
 
@@ -173,33 +175,26 @@ async function exists(path: string): Promise<boolean> {
   }
 }
 
-/** Whether it was made, and not there before; with `undo`, it isn't left there when that can't be made durable. */
-async function makeOne(path: string, undo = false): Promise<boolean> {
+/** Whether it was made, and not there before; its name is not durable yet. */
+async function makeOne(path: string): Promise<boolean> {
   try {
     await makeFolder(path);
+    return true;
   } catch (error) {
     if (systemCode(error) !== 'EEXIST') throw error;
     if ((await statPath(path)).isDirectory()) return false;
     throw new BroadsheetError('IO', `mkdir ${path}: it is no folder`, constants.errno.ENOTDIR);
   }
-  try {
-    await syncFolder(parentOf(path));
-  } catch (error) {
-    if (undo) await ignore(removeFolder(path));
-    throw error;
-  }
-  return true;
 }
 
 async function makeFolders(path: string): Promise<void> {
-  try {
-    await makeOne(path);
-  } catch (error) {
-    const parent = parentOf(path);
+  const parent = parentOf(path);
+  const made = await makeOne(path).catch(async (error: unknown) => {
     if (codeOf(error) !== 'NOT_FOUND' || parent === path) throw error;
     await makeFolders(parent);
-    await makeOne(path);
-  }
+    return makeOne(path);
+  });
+  if (made) await syncFolder(parent);
 }
 
 async function removeIfThere(path: string): Promise<boolean> {

@@ -4,6 +4,7 @@
  */
 import { BATCH_HEADER_BYTES } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { parentOf } from './folder-names.ts';
 import { BatchWalker, CheckedWalker, corrupt, parseBatch } from './js-batch.ts';
 import { Folder } from './js-descriptors.ts';
 import {
@@ -11,7 +12,6 @@ import {
   JsFile,
   listFolder,
   makeFolder,
-  parentOf,
   removeFile,
   renamePath,
   statPath,

@@ -1,5 +1,6 @@
 import { addon, check, type Done, type FolderEntry, toError } from '../native.ts';
 import { diskSpace } from './disk-space.ts';
+import { FolderNames, parentOf } from './folder-names.ts';
 import { refuseHeld } from './js-lock.ts';
 import type { Files } from './log.ts';
 import { PathOrder } from './path-order.ts';
@@ -9,6 +10,10 @@ const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
 /** Files over the addon, in order by path, on up to 16 threads. */
 export class NativeFiles implements Files {
   readonly #order = new PathOrder();
+  readonly #names = new FolderNames({
+    sync: (path) => call((done: Done<undefined>) => addon().syncFolder(path, done)),
+    removeTree: (path) => call((done: Done<undefined>) => addon().removeTree(path, done)),
+  });
 
   read(path: string, maxBytes = DEFAULT_MAX_BYTES): Promise<Buffer> {
     return this.#inOrder([path], (done: Done<Buffer>) => addon().readFile(path, maxBytes, done));
@@ -21,7 +26,10 @@ export class NativeFiles implements Files {
 
   createDurable(path: string, data: Uint8Array | string, empty = ''): Promise<void> {
     const bytes = snapshot(data);
-    return this.#inOrder([path], (done: Done<undefined>) => addon().createDurable(path, bytes, empty, done));
+    return this.#order.run([path], async () => {
+      const made = await call((done: Done<boolean>) => addon().createInFolder(path, bytes, empty, done));
+      if (made) await this.#names.sync(parentOf(path));
+    });
   }
 
   list(path: string): Promise<FolderEntry[]> {

@@ -256,13 +256,13 @@ sys.stdin.read()
     it('remove what createDurable made before the failure', async () => {
       for (const [call, skip] of [
         ['mkdir', 0],
-        // The folder's parent, the file, the folder.
+        // The file, the folder, the folder's parent.
         ['fsync', 0],
         ['fsync', 1],
         ['fsync', 2],
         ['open', 0],
         ['open', 1],
-        // The empty file, and the folder to be synced.
+        // The empty file, the folder to be synced, its parent.
         ['open', 2],
         ['open', 3],
         ['pwritev', 0],
