@@ -20,6 +20,7 @@ import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/part
 import { parsePartitionFolder } from '../log/partition-names.ts';
 import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
 import { repairSegment } from '../log/segment-repair.ts';
+import { encodeEntries, TRANSACTION_INDEX_CHECKPOINT } from '../log/txn-index.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
 import {
   META_PROPERTIES_COPY_FILE,
@@ -60,7 +61,9 @@ async function repairFile(state: RepairState, file: string): Promise<string | un
     await state.files.remove(join(state.dir, file));
     return 'is removed: the next start makes it again';
   }
-  if (name === LEADER_EPOCH_FILE) return setAside(state, file, 'the next start makes it again');
+  if (name.endsWith('.txnindex')) return repairTransactionIndex(state, file);
+  if (name === LEADER_EPOCH_FILE || name === TRANSACTION_INDEX_CHECKPOINT)
+    return setAside(state, file, 'the next start makes it again');
   if (name === META_PROPERTIES_FILE || name === META_PROPERTIES_COPY_FILE)
     return repairProperties(state, file);
   if (name === LOG_START_FILE || name === LOG_START_COPY_FILE) return repairLogStarts(state, file);
@@ -151,6 +154,21 @@ async function readLines({ files, dir, checkpoints }: RepairState, name: string)
   const path = join(dir, name);
   if (!(await files.exists(path))) return new OffsetCheckpoint();
   return OffsetCheckpoint.salvage((await files.read(path)).toString('latin1'));
+}
+
+/** An entry that is the last trace of a damaged marker stays. */
+async function repairTransactionIndex(
+  { files, dir, partitions }: RepairState,
+  file: string,
+): Promise<string> {
+  const folder = basename(join(dir, dirname(file)));
+  const entries = partitions.get(folder)?.aborted.get(basename(file)) ?? [];
+  if (entries.length === 0) {
+    await files.remove(join(dir, file));
+    return 'is removed: no transaction of its segment was aborted';
+  }
+  await files.writeAtomic(join(dir, file), encodeEntries(entries));
+  return 'is written again from the markers in the log';
 }
 
 /** One that is whole tells that the log reached it; one that is not is of no use. */

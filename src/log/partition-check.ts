@@ -4,10 +4,17 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { crc32c } from '../protocol/crc32c.ts';
 import { LegacyBatch } from '../protocol/records/legacy.ts';
 import type { RecordBatch } from '../protocol/records/reader.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, parsePartitionMetadata } from './checkpoints.ts';
+import { AbortedCheck } from './aborted-check.ts';
+import {
+  LEADER_EPOCH_FILE,
+  PARTITION_METADATA_FILE,
+  parseCheckpoint,
+  parsePartitionMetadata,
+} from './checkpoints.ts';
 import {
   type OffsetIndexEntry,
   parseOffsetIndex,
@@ -18,6 +25,7 @@ import {
 import { LeaderEpochs } from './leader-epochs.ts';
 import { decodeSnapshot, snapshotOffset } from './producer-snapshot.ts';
 import { SegmentFile } from './segment-file.ts';
+import { type AbortedTransaction, TRANSACTION_INDEX_CHECKPOINT, transactionIndexName } from './txn-index.ts';
 
 export interface Fault {
   /** Path from the folder that was asked for. */
@@ -45,6 +53,8 @@ export interface PartitionReport {
   readonly lastSegment: string | undefined;
   /** Whether offsets have no batch, as compaction leaves a log. */
   readonly hasGaps: boolean;
+  /** What transaction indexes ought to hold, by name, of those that hold something else. */
+  readonly aborted: ReadonlyMap<string, readonly AbortedTransaction[]>;
   readonly topicId: string | undefined;
   /** What is wrong. */
   readonly faults: readonly Fault[];
@@ -75,6 +85,8 @@ class PartitionCheck {
   readonly #told = new Map<string, number>();
   #names: readonly string[] = [];
   #epochs: LeaderEpochs | undefined;
+  readonly #aborted = new Map<string, readonly AbortedTransaction[]>();
+  #transactions = new AbortedCheck(0);
   #batches = 0;
   #bytes = 0;
   #endOffset = 0;
@@ -97,9 +109,11 @@ class PartitionCheck {
     const segments = this.#names.filter((name) => SEGMENT.test(name));
     const startOffset = segments.length === 0 ? 0 : Number(segments[0]!.slice(0, 20));
     this.#endOffset = startOffset;
+    this.#transactions = new AbortedCheck(startOffset);
     for (const [index, name] of segments.entries()) {
       await this.#segment(name, index === segments.length - 1);
     }
+    await this.#checksums();
     await this.#others(segments);
     return {
       segments: segments.length,
@@ -109,6 +123,7 @@ class PartitionCheck {
       endOffset: this.#endOffset,
       lastSegment: segments.at(-1),
       hasGaps: this.#hasGaps,
+      aborted: this.#aborted,
       topicId,
       faults: this.#faults,
       remarks: this.#remarks,
@@ -153,6 +168,11 @@ class PartitionCheck {
       (await this.#parsed(`${stem}.timeindex`, (bytes) => parseTimeIndex(bytes, baseOffset))) ?? [],
       (what) => this.#fault(`${stem}.timeindex`, what),
     );
+    const aborted = `${stem}.txnindex`;
+    this.#transactions.begin((await this.#parsed(aborted, parseTransactionIndex)) ?? [], {
+      fault: (what) => this.#fault(aborted, what),
+      missing: (what) => this.#ahead(aborted, what),
+    });
     this.#endOffset = Math.max(this.#endOffset, baseOffset);
     const file = await SegmentFile.open(join(this.#folder, name));
     let seen = 0;
@@ -179,7 +199,8 @@ class PartitionCheck {
     } finally {
       await file.close();
     }
-    await this.#transactions(`${stem}.txnindex`, baseOffset);
+    const expected = this.#transactions.finish();
+    if (expected !== undefined) this.#aborted.set(aborted, expected);
   }
 
   #batch(name: string, position: number, batch: RecordBatch | LegacyBatch): void {
@@ -210,6 +231,7 @@ class PartitionCheck {
     if (epoch >= 0 && epoch !== batch.leaderEpoch) {
       this.#fault(LEADER_EPOCH_FILE, `offset ${first} has leader epoch ${batch.leaderEpoch}, not ${epoch}`);
     }
+    this.#transactions.next(batch);
     if (this.#options.deep) this.#records(batch, fault);
   }
 
@@ -227,12 +249,19 @@ class PartitionCheck {
     }
   }
 
-  async #transactions(name: string, baseOffset: number): Promise<void> {
-    const aborted = await this.#parsed(name, parseTransactionIndex);
-    for (const { producerId, firstOffset, lastOffset } of aborted ?? []) {
-      if (firstOffset > lastOffset || lastOffset < baseOffset || lastOffset >= this.#endOffset) {
-        this.#fault(name, `producer ${producerId} aborted from offset ${firstOffset} to ${lastOffset}`);
-      }
+  /** What does not have the checksum that our own file says is made again by the next start: Apache Kafka writes none. */
+  async #checksums(): Promise<void> {
+    const lines = await this.#parsed(TRANSACTION_INDEX_CHECKPOINT, (bytes) =>
+      parseCheckpoint(bytes.toString('latin1'), 2),
+    );
+    for (const [base, checksum] of lines ?? []) {
+      const name = transactionIndexName(base!);
+      if (!this.#names.includes(name) || crc32c(await readFile(join(this.#folder, name))) === checksum)
+        continue;
+      this.#remarks.push({
+        file: name,
+        what: `has not the checksum that ${TRANSACTION_INDEX_CHECKPOINT} says`,
+      });
     }
   }
 

@@ -10,6 +10,7 @@ import type { AppendListener } from '../../src/log/partition.ts';
 import { segmentFileName } from '../../src/log/segment-names.ts';
 import { createMetaProperties } from '../../src/metadata/meta-properties.ts';
 import { readBatches } from '../../src/protocol/records/reader.ts';
+import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { offsetsText } from '../support/checkpoint-text.ts';
@@ -196,6 +197,59 @@ describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
     expect(await served(dir, make())).toEqual({
       t: { start: START, end: BATCHES, gone },
       u: { start: START, end: BATCHES, gone: [] },
+    });
+  });
+
+  /** Transactions of two producers that overlap; every third one is aborted, the last one is open. */
+  it('finds and mends transaction indexes that differ from the markers', async () => {
+    const engine = make();
+    const dir = join(scratch(true), 'data');
+    mkdirSync(dir);
+    await (await createMetaProperties(engine.files, dir)).mend();
+    const manager = await open(dir, engine);
+    const partition = await manager.create('t', 0, describeTopic('t'));
+    for (let i = 0; i < 60; i++) {
+      const producer = { producerId: 1 + (i % 2), producerEpoch: 0 };
+      if (i > 1) {
+        const marker = { ...producer, coordinatorEpoch: 0, transactionVersion: 0, commit: i % 3 > 0 };
+        expect(partition.appendMarker(marker, 1000, silent, 0)).toBeUndefined();
+      }
+      const options = { ...producer, baseSequence: i >> 1, transactional: true };
+      const bytes = new BatchBuilder(options).append({ timestamp: 1000, key: 'k', value: 'v' }).build();
+      partition.append(bytes, 0, bytes.length, batchInfoOf(bytes, 0), 1000, silent, 0);
+      manager.commitTick();
+    }
+    await manager.close(1);
+    await engine.close();
+    const clean = await cli(['check', dir, '--json']);
+    expect(JSON.parse(clean.stdout.toString())).toMatchObject({ ok: true, faults: [], remarks: [] });
+
+    const name = `t-0/${segmentFileName(0, '.txnindex')}`;
+    const path = join(dir, name);
+    const whole = readFileSync(path);
+    expect(whole.length).toBeGreaterThan(5 * 34);
+    // Of the second entry: a producer's id, its first offset, the marker's, the last stable one.
+    const altered = [9, 17, 25, 33].map((at) => (bytes: Buffer) => {
+      bytes[34 + at]! ^= 1;
+      return bytes;
+    });
+    const cut = (bytes: Buffer) => bytes.subarray(0, -34);
+    for (const harm of [...altered, cut, () => undefined]) {
+      const harmed = harm(Buffer.from(whole));
+      if (harmed === undefined) rmSync(path);
+      else writeFileSync(path, harmed);
+      const found = await cli(['check', dir, '--json', '--repair']);
+      expect(JSON.parse(found.stdout.toString())).toMatchObject({ ok: true, repaired: [{ file: name }] });
+      expect(readFileSync(path).equals(whole)).toBe(true);
+    }
+    // Of a transaction index that a kill left behind, nothing is said but that.
+    rmSync(join(dir, CLEAN));
+    writeFileSync(path, cut(whole));
+    const killed = await cli(['check', dir, '--json']);
+    const remark = { file: name, what: expect.stringContaining('there is no such entry') };
+    expect(JSON.parse(killed.stdout.toString())).toMatchObject({
+      ok: true,
+      remarks: expect.arrayContaining([remark]),
     });
   });
 });
