@@ -34,6 +34,7 @@ struct OpenOptions {
   bool clean_shutdown = false;
   bool dense = false;
   int64_t known_end = 0;
+  int64_t latest_leader_epoch = INT32_MAX;
   int64_t now = 0;
 };
 

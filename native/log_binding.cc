@@ -38,7 +38,7 @@ LogOptions log_options(Args& args, size_t first) {
 }
 
 // logOpen(dir, state, segmentBytes, segmentMs, indexBytes, indexIntervalBytes, logStartOffset, recoveryPoint,
-//         cleanShutdown, dense, knownEnd, now, done(status, handle, fault))
+//         cleanShutdown, dense, knownEnd, latestLeaderEpoch, now, done(status, handle, fault))
 napi_value log_open(napi_env env, napi_callback_info info) {
   Args args(env, info);
   const std::string dir = args.string(0, "dir");
@@ -54,8 +54,9 @@ napi_value log_open(napi_env env, napi_callback_info info) {
   options.clean_shutdown = args.boolean(8, "cleanShutdown");
   options.dense = args.boolean(9, "dense");
   options.known_end = args.integer(10, "knownEnd");
-  options.now = args.integer(11, "now");
-  const napi_value done = args.function(12, "done");
+  options.latest_leader_epoch = args.integer(11, "latestLeaderEpoch", -1, INT32_MAX);
+  options.now = args.integer(12, "now");
+  const napi_value done = args.function(13, "done");
   if (!args.ok()) return args.reject();
   if (!is_state) {
     return args.environment().fail(Status::Of(Code::kInvalidArgument, "state must be a Float64Array"));

@@ -21,17 +21,21 @@ bool is_segment_file(const std::string& name) {
          ends_with(name, ".txnindex");
 }
 
-// Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend, and from
-// `dense_from` on leave none out (a walk that begins in the middle can't tell of its first batch).
+// Reads a segment through a buffer and checks each batch whole: header, checksum, above the recovery point leader epochs
+// that do not descend nor pass the latest one, offsets that ascend, and from `dense_from` on leave none out (a walk that
+// begins in the middle can't tell of its first batch).
 class CheckedWalk {
  public:
-  CheckedWalk(const File& file, int64_t base_offset, int64_t position, int64_t limit, int64_t dense_from)
+  CheckedWalk(const File& file, int64_t base_offset, int64_t position, int64_t limit, int64_t dense_from,
+              const OpenOptions& options)
       : file_(file),
         base_offset_(base_offset),
         position_(position),
         limit_(limit),
         last_offset_(base_offset - 1),
         dense_from_(dense_from),
+        epochs_from_(options.recovery_point),
+        latest_epoch_(options.latest_leader_epoch),
         knows_last_(position == 0) {}
 
   Status next(StoredBatch* out, bool* found) {
@@ -43,9 +47,14 @@ class CheckedWalk {
     *out = StoredBatch::parse(bytes, position_);
     if (Status status = out->check(base_offset_, limit_); !status.ok()) return status;
     if (out->base_offset <= last_offset_) return fault("does not come after the one before it");
-    // No checksum covers the base offset.
+    // No checksum covers the base offset, nor the leader epoch.
     if (knows_last_ && out->base_offset > last_offset_ + 1 && out->base_offset > dense_from_) {
       return fault("leaves out offsets from " + std::to_string(last_offset_ + 1) + " on");
+    }
+    if (out->base_offset >= epochs_from_) {
+      if (out->leader_epoch < epoch_) return fault("is of an earlier leader epoch than the one before it");
+      if (out->leader_epoch > latest_epoch_) return fault("is of a leader epoch that has not begun");
+      epoch_ = out->leader_epoch;
     }
     if (Status status = provide(out->bytes(), &bytes); !status.ok()) return status;
     if (!batch_crc_fits(bytes, *out)) return fault("has a wrong checksum");
@@ -81,6 +90,9 @@ class CheckedWalk {
   const int64_t limit_;
   int64_t last_offset_;
   const int64_t dense_from_;
+  const int64_t epochs_from_;
+  const int64_t latest_epoch_;
+  int64_t epoch_ = -1;
   bool knows_last_;
   int64_t begins_ = 0;
   std::vector<uint8_t> buffer_;
@@ -386,7 +398,7 @@ class LogOpener {
     const int64_t first_timestamp = tail->first_timestamp;
     BatchWalker plain(*file, segment->base_offset, begins, facts.log, true);
     const int64_t dense_from = options_.dense ? options_.log_start_offset : INT64_MAX;
-    CheckedWalk whole(*file, segment->base_offset, begins, facts.log, dense_from);
+    CheckedWalk whole(*file, segment->base_offset, begins, facts.log, dense_from, options_);
     for (;;) {
       StoredBatch batch;
       bool found = false;

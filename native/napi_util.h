@@ -130,7 +130,7 @@ constexpr int64_t kMaxSafeInteger = 9007199254740991;
 //   if (!args.ok()) return args.reject();        // hot call, or args.reject_cold()
 class Args {
  public:
-  static constexpr size_t kMax = 13;
+  static constexpr size_t kMax = 14;
   Args(napi_env env, napi_callback_info info);
 
   Environment& environment() const { return environment_; }

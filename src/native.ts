@@ -178,6 +178,7 @@ export interface LogAddon {
     cleanShutdown: boolean,
     dense: boolean,
     knownEnd: number,
+    latestLeaderEpoch: number,
     now: number,
     done: (status: StatusObject | undefined, handle: number, fault: string | undefined) => void,
   ): number;

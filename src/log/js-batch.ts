@@ -157,15 +157,24 @@ export class BatchWalker {
 
 const WHOLE_CHUNK = 1 << 20;
 
-/** Reads a segment through a buffer and checks each batch whole: header, checksum, offsets that ascend, and from `denseFrom` on
- * leave none out (a walk that begins in the middle can't tell of its first batch). As BatchWalker. */
+/** Offsets from which on more is known of batches. */
+interface WalkBounds {
+  readonly denseFrom: number;
+  readonly epochsFrom: number;
+  readonly latestEpoch: number;
+}
+
+/** Reads a segment through a buffer and checks each batch whole: header, checksum, from `epochsFrom` on leader epochs that do not
+ * descend nor pass `latestEpoch`, offsets that ascend, and from `denseFrom` on leave none out (a walk that begins in the middle
+ * can't tell of its first batch). As BatchWalker. */
 export class CheckedWalker {
   readonly #file: JsFile;
   readonly #baseOffset: number;
   readonly #limit: number;
   position: number;
   #lastOffset: number;
-  readonly #denseFrom: number;
+  readonly #from: WalkBounds;
+  #epoch = -1;
   #knowsLast: boolean;
   #begins = 0;
   #bytes: Buffer = Buffer.alloc(0);
@@ -173,13 +182,13 @@ export class CheckedWalker {
   /** Bytes from `position` on that the next batch takes. */
   #wanted = BATCH_HEADER_BYTES;
 
-  constructor(file: JsFile, segmentBaseOffset: number, position: number, limit: number, denseFrom: number) {
+  constructor(file: JsFile, segmentBaseOffset: number, position: number, limit: number, from: WalkBounds) {
     this.#file = file;
     this.#baseOffset = segmentBaseOffset;
     this.position = position;
     this.#limit = limit;
     this.#lastOffset = segmentBaseOffset - 1;
-    this.#denseFrom = denseFrom;
+    this.#from = from;
     this.#knowsLast = position === 0;
   }
 
@@ -190,10 +199,17 @@ export class CheckedWalker {
     const fault = batch.fault(this.#baseOffset, this.#limit);
     if (fault !== undefined) throw corrupt(fault);
     if (batch.baseOffset <= this.#lastOffset) throw this.#fault('does not come after the one before it');
-    // No checksum covers the base offset.
+    // No checksum covers the base offset, nor the leader epoch.
     const next = this.#lastOffset + 1;
-    if (this.#knowsLast && batch.baseOffset > next && batch.baseOffset > this.#denseFrom)
+    if (this.#knowsLast && batch.baseOffset > next && batch.baseOffset > this.#from.denseFrom)
       throw this.#fault(`leaves out offsets from ${next} on`);
+    if (batch.baseOffset >= this.#from.epochsFrom) {
+      if (batch.leaderEpoch < this.#epoch)
+        throw this.#fault('is of an earlier leader epoch than the one before it');
+      if (batch.leaderEpoch > this.#from.latestEpoch)
+        throw this.#fault('is of a leader epoch that has not begun');
+      this.#epoch = batch.leaderEpoch;
+    }
     this.#wanted = batch.bytes;
     if (!this.#has(batch.bytes)) return undefined;
     if (crc32c(this.#bytes, at + ATTRIBUTES_AT, at + batch.bytes) !== batch.crc)

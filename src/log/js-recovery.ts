@@ -387,10 +387,14 @@ class LogOpener {
       const times: TimeEntry[] = [];
       const begins = tail.size;
       const { firstTimestamp } = tail;
-      const { dense, logStartOffset } = this.#options;
-      const denseFrom = dense ? logStartOffset : Number.POSITIVE_INFINITY;
+      const { dense, logStartOffset, latestLeaderEpoch } = this.#options;
+      const bounds = {
+        denseFrom: dense ? logStartOffset : Number.POSITIVE_INFINITY,
+        epochsFrom: this.#recoveryPoint,
+        latestEpoch: latestLeaderEpoch ?? Number.POSITIVE_INFINITY,
+      };
       const walker = checked
-        ? new CheckedWalker(file, baseOffset, begins, files.log, denseFrom)
+        ? new CheckedWalker(file, baseOffset, begins, files.log, bounds)
         : new BatchWalker(file, baseOffset, begins, files.log);
       let cut = false;
       try {

@@ -30,6 +30,9 @@ export interface OpenOptions extends LogOptions {
   /** The log is known to reach this offset, a batch's border: after a clean stop it ends there, else at or past it. Where it does
    * not, the opening rejects with CORRUPT before anything is cut. Default: 0, nothing is known. */
   readonly knownEnd?: number;
+  /** The latest leader epoch that the partition has had. A batch above the recovery point that claims a later one, or an earlier one
+   * than the batch before it, was altered (no checksum covers the field), and the log is cut there. Default: it is not known. */
+  readonly latestLeaderEpoch?: number;
   /** Now, ms since the epoch: the base of segment.ms for an empty segment. */
   readonly now: number;
 }

@@ -23,6 +23,7 @@ import { nativeRanges } from './native-ranges.ts';
 
 const NUMBERS_PER_BATCH = 10;
 const NUMBERS_PER_SEGMENT = 5;
+const MAX_LEADER_EPOCH = 2 ** 31 - 1;
 
 const EMPTY: ReadResult = { kind: 'empty' };
 const COLD: ReadResult = { kind: 'cold' };
@@ -321,6 +322,7 @@ export class NativeEngine implements LogEngine {
             options.cleanShutdown,
             options.dense ?? false,
             options.knownEnd ?? 0,
+            options.latestLeaderEpoch ?? MAX_LEADER_EPOCH,
             options.now,
             (status, handle, fault) => {
               if (status !== undefined) reject(toError(status));

@@ -23,6 +23,8 @@ export interface LoadOptions {
   readonly recoveryPoint: CheckedOffset;
   /** Compaction may have taken offsets out, whatever cleanup.policy says now. */
   readonly wasCompacted: boolean;
+  /** Of the partition, by the metadata: no batch is of a later one. */
+  readonly leaderEpoch: number;
   readonly cleanShutdown: boolean;
   /** ms since the epoch. */
   readonly now: number;
@@ -56,6 +58,7 @@ export async function loadPartition(
       cleanShutdown,
       dense: !options.wasCompacted && !config.cleanupPolicy.includes('compact'),
       knownEnd,
+      latestLeaderEpoch: options.leaderEpoch,
       now,
     };
     const opened = await openOrRepair(engine, dir, openOptions, logger);
@@ -79,7 +82,7 @@ export async function loadPartition(
     if (!logStart.checked) applyUncheckedStart(log, logStart.offset, logger);
     // Where an acknowledgement means that it is on disk, that of a batch which is sent again after a crash does too.
     if (config.flushMessages <= 1 && log.flushedOffset < log.writtenOffset) await log.flush();
-    const epochs = await loadEpochs(engine.files, log, { cleanShutdown, recoveryPoint }, logger);
+    const epochs = await loadEpochs(engine.files, log, { ...options, recoveryPoint }, logger);
     const snapshots = new ProducerSnapshots(engine.files, logger);
     const names = (await engine.files.list(dir)).map((entry) => entry.name);
     await snapshots.open(log, names);
@@ -157,7 +160,7 @@ function applyUncheckedStart(log: Log, offset: number, logger: Logger): void {
 async function loadEpochs(
   files: Files,
   log: Log,
-  options: { readonly cleanShutdown: boolean; readonly recoveryPoint: number },
+  options: Pick<LoadOptions, 'cleanShutdown' | 'leaderEpoch'> & { readonly recoveryPoint: number },
   logger: Logger,
 ): Promise<LeaderEpochs> {
   const path = `${log.dir}/${LEADER_EPOCH_FILE}`;
@@ -177,6 +180,8 @@ async function loadEpochs(
   }
   epochs.truncateFromEnd(log.writtenOffset);
   const faults = await forEachBatch(log, scanFrom, false, (batch) => {
+    // No checksum covers it: one that the partition never had was altered.
+    if (batch.leaderEpoch > options.leaderEpoch) return;
     if (batch.leaderEpoch > (epochs.latest?.epoch ?? -1)) epochs.assign(batch.leaderEpoch, batch.baseOffset);
   });
   for (const fault of faults)

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { OpenOptions } from '../../src/log/log.ts';
 import { segmentFileName } from '../../src/log/segment-names.ts';
 import { ENGINES } from '../support/engines.ts';
 import { closedLog, OPTIONS } from '../support/logs.ts';
@@ -23,10 +24,10 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
     writeFileSync(path, bytes);
   }
 
-  async function reopened(dir: string) {
+  async function reopened(dir: string, options: Partial<OpenOptions> = {}) {
     const engine = make();
     try {
-      const log = await engine.open(dir, OPTIONS);
+      const log = await engine.open(dir, { ...OPTIONS, ...options });
       const { logEndOffset, recovery } = log;
       const count = (await log.scanBatches(0, logEndOffset, false)).length;
       return { logEndOffset, count, recovery };
@@ -50,6 +51,34 @@ describe.each(ENGINES)('quarantine, engine=$name', ({ make, setFault, clearFault
     expect(readFileSync(join(dir, `${segmentFileName(36, '.log')}.${14 * SIZE}.quarantine`))).toEqual(tail);
     expect(readFileSync(join(dir, `${segmentFileName(72, '.log')}.0.quarantine`))).toEqual(last);
     expect((await reopened(dir)).recovery.fault).toBeUndefined();
+  });
+
+  it.each([
+    // Batches are of epoch 7; the last bit of one is flipped.
+    { at: 50, options: {}, end: 50, says: 'is of an earlier leader epoch than the one before it' },
+    { at: 50, options: { latestLeaderEpoch: 7 }, end: 50, says: 'earlier leader epoch' },
+    { at: 50, bit: 8, options: {}, end: 51, says: 'earlier leader epoch' },
+    {
+      at: 50,
+      bit: 8,
+      options: { latestLeaderEpoch: 7 },
+      end: 50,
+      says: 'is of a leader epoch that has not begun',
+    },
+    { at: 99, bit: 8, options: { latestLeaderEpoch: 7 }, end: 99, says: 'leader epoch that has not begun' },
+    { at: 50, options: { recoveryPoint: 51 }, end: 100, says: undefined },
+    { at: 50, bit: 8, options: { recoveryPoint: 51, latestLeaderEpoch: 7 }, end: 100, says: undefined },
+  ])('takes a leader epoch that was altered for damage: $at, $bit, $options', async (each) => {
+    const dir = await stopped();
+    const base = each.at < 72 ? 36 : 72;
+    const path = join(dir, segmentFileName(base, '.log'));
+    const bytes = readFileSync(path);
+    bytes[(each.at - base) * SIZE + 15]! ^= each.bit ?? 1;
+    writeFileSync(path, bytes);
+    const { logEndOffset, recovery } = await reopened(dir, each.options);
+    expect([logEndOffset, recovery.bytesTruncated]).toEqual([each.end, (100 - each.end) * SIZE]);
+    if (each.says === undefined) expect(recovery.fault).toBeUndefined();
+    else expect(recovery.fault).toContain(each.says);
   });
 
   it('keeps no zeros, and writes over nothing that an earlier cut left', async () => {
