@@ -112,6 +112,11 @@ export function parseMetaPropertiesCopy(text: string, path: string): MetaPropert
   return { ...found, directoryId };
 }
 
+/** For a file without a copy, by an earlier version or Apache Kafka: its ids are in the metadata log, but that of the cluster. */
+const REMEDY =
+  'put that of a backup in its place, or write version=1, cluster.id, node.id and directory.id into it, a line each ' +
+  '(node.id and directory.id are brokerId and logDirs of the last RegisterBroker in __cluster_metadata-0, see "broadsheet dump")';
+
 async function readCopy(files: Files, dataDir: string, logger: Logger): Promise<MetaProperties | undefined> {
   const path = `${dataDir}/${META_PROPERTIES_COPY_FILE}`;
   if (!(await files.exists(path))) return undefined;
@@ -169,7 +174,10 @@ export async function readMetaProperties(
       },
     };
   }
-  if (fault !== undefined) throw fault;
+  if (fault instanceof BroadsheetError) {
+    const isOfZooKeeper = text !== undefined && parseProperties(text).get('version') === '0';
+    throw isOfZooKeeper ? fault : new BroadsheetError(fault.code, `${fault.message}; ${REMEDY}`);
+  }
   if (text === undefined || found === undefined) return undefined;
   const properties = { ...found, directoryId: found.directoryId ?? randomUuid() };
   return {
