@@ -15,32 +15,6 @@ const types = join(root, '.cache/types');
 /** What src/main.ts exports for the loader, beside the library. */
 const LOADERS = ['keepCompiledCodeBy', 'runCommand'];
 
-/** Modules of Node that most starts do without, by the names that the bundle has for them: together 3 ms. */
-const LATE = {
-  node_zlib: 'node:zlib',
-  node_fs_promises: 'node:fs/promises',
-  node_dns: 'node:dns',
-  // commander's, for commands that are programs of their own.
-  childProcess: 'node:child_process',
-};
-
-/** Has the code require them where they are used first, which takes no descriptor. */
-function requiredLate(code) {
-  return Object.entries(LATE).reduce((text, [name, id]) => {
-    const loads = new RegExp(
-      `^(\\s*)(?:let|const) ${name} = require\\("${id}"\\);\\n(${name} = __toESM\\(${name}, 1\\);\\n)?`,
-      'm',
-    );
-    const found = loads.exec(text);
-    if (found === null) throw new Error(`the bundle does not load ${id} as it used to`);
-    const module = found[2] === undefined ? `require("${id}")` : `__toESM(require("${id}"), 1)`;
-    const late = `${found[1]}let late_${name};\n${found[1]}const ${name} = () => late_${name} ??= ${module};\n`;
-    const used = text.replace(loads, '').replace(new RegExp(`\\b${name}(?=\\.)`, 'g'), `${name}()`);
-    if (new RegExp(`\\b${name}\\b(?!\\(\\)\\.)`).test(used)) throw new Error(`${name} is used as a whole`);
-    return used.slice(0, found.index) + late + used.slice(found.index);
-  }, code);
-}
-
 /** What `input` reaches, in one file; packages of `external` are required where they are used. */
 async function bundle(input, external) {
   const build = await rolldown({
@@ -98,7 +72,6 @@ async function writeCode() {
     write(`${name}.js`, (await bundle(input, external)).code);
   }
   const main = await bundle('src/main.ts', external);
-  main.code = requiredLate(main.code);
   const library = main.exports.filter((name) => !LOADERS.includes(name)).join(', ');
   const file = `main-${createHash('sha256').update(main.code).digest('hex').slice(0, 16)}.js`;
   write(file, main.code);
