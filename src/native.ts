@@ -328,8 +328,7 @@ export interface Addon extends SocketAddon, LogAddon {
   // done() is then not called.
   readFile(path: string, maxBytes: number, done: Done<Buffer>): number;
   writeAtomic(path: string, data: Uint8Array | string, done: Done<undefined>): number;
-  /** `empty`: a path, or nothing. */
-  /** Gives whether the folder was made: its name is not durable then. */
+  /** `empty`: a path, or nothing. Gives whether the folder was made: its name is not durable then. */
   createInFolder(path: string, data: Uint8Array | string, empty: string, done: Done<boolean>): number;
   syncFolder(path: string, done: Done<undefined>): number;
   listFolder(path: string, done: Done<FolderEntry[]>): number;

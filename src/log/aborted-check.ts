@@ -96,7 +96,8 @@ export class AbortedCheck {
     if (marker === undefined) return undefined;
     const firstOffset = this.#open.get(producerId);
     this.#open.delete(producerId);
-    const lastStableOffset = Math.min(lastOffset + 1, ...this.#open.values());
+    let lastStableOffset = lastOffset + 1;
+    for (const first of this.#open.values()) lastStableOffset = Math.min(lastStableOffset, first);
     return marker.commit ? undefined : { producerId, firstOffset, lastOffset, lastStableOffset };
   }
 

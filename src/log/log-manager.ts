@@ -204,7 +204,7 @@ export class LogManager implements PartitionHost {
           this.#options.engine,
           dir,
           {
-            ...{ config: description!.config, leaderEpoch: description!.leaderEpoch },
+            ...description!,
             ...{ logStart, recoveryPoint },
             wasCompacted: cleaned.get(topic, index) !== undefined,
             cleanShutdown,
