@@ -179,10 +179,16 @@ async function loadEpochs(
     scanFrom = log.logStartOffset;
   }
   epochs.truncateFromEnd(log.writtenOffset);
+  let beginsAt: number | undefined;
   const faults = await forEachBatch(log, scanFrom, false, (batch) => {
-    // No checksum covers it: one that the partition never had was altered.
-    if (batch.leaderEpoch > options.leaderEpoch) return;
-    if (batch.leaderEpoch > (epochs.latest?.epoch ?? -1)) epochs.assign(batch.leaderEpoch, batch.baseOffset);
+    // No checksum covers it: one that the partition never had was altered. At the beginning it was that of the next batch.
+    if (batch.leaderEpoch < 0 || batch.leaderEpoch > options.leaderEpoch) {
+      if (epochs.latest === undefined) beginsAt ??= batch.baseOffset;
+      return;
+    }
+    if (batch.leaderEpoch > (epochs.latest?.epoch ?? -1))
+      epochs.assign(batch.leaderEpoch, beginsAt ?? batch.baseOffset);
+    beginsAt = undefined;
   });
   for (const fault of faults)
     logger.warn(
