@@ -5,6 +5,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <nmmintrin.h>
 #elif defined(__aarch64__)
 #include <arm_acle.h>
@@ -66,7 +67,11 @@ BROADSHEET_CRC32C_TARGET inline uint32_t step8(uint32_t crc, uint64_t bytes) {
   return static_cast<uint32_t>(_mm_crc32_u64(crc, bytes));
 }
 BROADSHEET_CRC32C_TARGET inline uint32_t step1(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
-bool has_hardware() { return __builtin_cpu_supports("sse4.2") != 0; }
+// Not __builtin_cpu_supports: what that looks at is empty here where clang compiles without its own runtime library.
+bool has_hardware() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_SSE4_2) != 0;
+}
 #else
 #define BROADSHEET_CRC32C_TARGET __attribute__((target("+crc")))
 BROADSHEET_CRC32C_TARGET inline uint32_t step8(uint32_t crc, uint64_t bytes) { return __crc32cd(crc, bytes); }

@@ -1,7 +1,9 @@
 /** The binaries that the package carries: what scripts/prebuild-checks.js says of them, and that it would say more. */
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { binary, HAS_PREBUILT } from '../support/packed.ts';
 
 interface Elf {
   machine: number;
@@ -64,6 +66,11 @@ describe('a binary of the package', () => {
         [target.name]: [],
       });
     }
+  });
+
+  it.runIf(HAS_PREBUILT && process.arch === 'x64')('has the processor do checksums', () => {
+    const script = `console.log(require('${root + binary}').crc32cBy(Buffer.from('123456789'), 0, 9, 'hardware'))`;
+    expect(execFileSync(process.execPath, ['-e', script]).toString()).toBe(`${0xe3069283}\n`);
   });
 });
 

@@ -10,7 +10,8 @@ export const root = fileURLToPath(new URL('../..', import.meta.url));
 export const run = promisify(execFile);
 
 const musl = existsSync('/etc/alpine-release');
-const binary = `prebuilds/linux-${process.arch}/broadsheet.${musl ? 'musl' : 'glibc'}.node`;
+/** Where the package has the binary of this machine. */
+export const binary = `prebuilds/linux-${process.arch}/broadsheet.${musl ? 'musl' : 'glibc'}.node`;
 
 /** Whether `npm run build:prebuilds` made the binary of this machine. Else the one that is compiled here takes its place. */
 export const HAS_PREBUILT = existsSync(root + binary);
