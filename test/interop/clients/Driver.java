@@ -220,7 +220,9 @@ public final class Driver {
             }
             write(message);
             TopicPartition partition = new TopicPartition(record.topic(), record.partition());
-            next.put(partition, new OffsetAndMetadata(record.offset() + 1));
+            // Records that come again, after a rebalance, move no position back.
+            next.merge(partition, new OffsetAndMetadata(record.offset() + 1),
+                (before, now) -> before.offset() > now.offset() ? before : now);
             // Of a record that comes again, after a rebalance, only the first counts.
             if (record.offset() >= toldEnds.getOrDefault(partition, 0L)) {
                 toldEnds.put(partition, record.offset() + 1);
@@ -230,7 +232,8 @@ public final class Driver {
         Set<TopicPartition> held = consumer.assignment();
         if (!held.equals(told)) {
             told = new HashSet<>(held);
-            next.keySet().retainAll(told);
+            // Within a rebalance it may hold none for a moment.
+            if (!told.isEmpty()) next.keySet().retainAll(told);
             ObjectNode message = JSON.createObjectNode().put("event", "assignment");
             ArrayNode partitions = message.putArray("partitions");
             told.forEach(partition -> partitions.add(partition.toString()));
@@ -240,6 +243,7 @@ public final class Driver {
 
     private void commit() {
         while (true) {
+            for (int turns = 0; turns < 1_500 && !next.isEmpty() && consumer.assignment().isEmpty(); turns++) poll();
             try {
                 consumer.commitSync(next);
                 return;
