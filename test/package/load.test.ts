@@ -8,6 +8,7 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   truncateSync,
   utimesSync,
   writeFileSync,
@@ -83,7 +84,8 @@ describe('the loader of the package', () => {
       expect(run()).toEqual({ asked: true, word: 'one' });
       expect(run()).toEqual({ asked: false, word: 'one' });
     }
-    truncateSync(path, whole.length - 8);
+    // Of its own length: V8 does not make caches of the same one each time.
+    truncateSync(path, statSync(path).size - 8);
     expect(run()).toEqual({ asked: true, word: 'one' });
   });
 
