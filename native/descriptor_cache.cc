@@ -62,46 +62,6 @@ Status CachedFile::create(std::shared_ptr<File>* out) {
   return DescriptorCache::instance().open(this, OpenMode::kCreateNew, out);
 }
 
-Status CachedFile::map(size_t needed, size_t length, std::shared_ptr<const Mapping>* out, bool* fresh) {
-  DescriptorCache& cache = DescriptorCache::instance();
-  *fresh = false;
-  {
-    std::lock_guard<std::mutex> lock(cache.mutex_);
-    if (mapping_ && mapping_->size() >= needed) {
-      cache.mapped_.splice(cache.mapped_.end(), cache.mapped_, mapping_place_);
-      *out = mapping_;
-      return Status::Ok();
-    }
-  }
-  std::shared_ptr<File> file;
-  if (Status status = get(&file); !status.ok()) return status;
-  auto mapping = std::make_shared<Mapping>();
-  Status status = file->map(length, mapping.get());
-  if (status.code == Code::kLimit) {
-    // Something else took the process's mappings: give back what can be given.
-    {
-      std::lock_guard<std::mutex> lock(cache.mutex_);
-      while (!cache.mapped_.empty()) cache.drop_mapping(cache.mapped_.front());
-    }
-    status = file->map(length, mapping.get());
-  }
-  if (!status.ok()) return status;
-  *fresh = true;
-  std::lock_guard<std::mutex> lock(cache.mutex_);
-  if (mapping_) cache.drop_mapping(this);
-  mapping_ = std::move(mapping);
-  mapping_place_ = cache.mapped_.insert(cache.mapped_.end(), this);
-  *out = mapping_;
-  while (cache.mapped_.size() > cache.mapping_limit_) cache.drop_mapping(cache.mapped_.front());
-  return Status::Ok();
-}
-
-void CachedFile::unmap() {
-  DescriptorCache& cache = DescriptorCache::instance();
-  std::lock_guard<std::mutex> lock(cache.mutex_);
-  if (mapping_) cache.drop_mapping(this);
-}
-
 void CachedFile::mark_dirty(const std::shared_ptr<File>& file) {
   DescriptorCache& cache = DescriptorCache::instance();
   std::lock_guard<std::mutex> lock(cache.mutex_);
@@ -139,7 +99,6 @@ void CachedFile::release() {
   DescriptorCache& cache = DescriptorCache::instance();
   std::lock_guard<std::mutex> lock(cache.mutex_);
   if (file_) cache.drop_file(this);
-  if (mapping_) cache.drop_mapping(this);
   dirty_ = false;
 }
 
@@ -149,7 +108,7 @@ DescriptorCache& DescriptorCache::instance() {
   return *cache;
 }
 
-void DescriptorCache::set_limits(size_t files, size_t mappings) {
+void DescriptorCache::set_limit(size_t files) {
   std::lock_guard<std::mutex> lock(mutex_);
   struct rlimit limit{};
   size_t available = 1024;
@@ -163,15 +122,12 @@ void DescriptorCache::set_limits(size_t files, size_t mappings) {
   // Half is for log files, the rest for sockets and the host; dirty ones may take half of that rest.
   file_limit_ = files != 0 ? files : std::max<size_t>(available / 2, 16);
   hard_file_limit_ = files != 0 ? files + files / 2 : std::max<size_t>(available / 4 * 3, 24);
-  // vm.max_map_count is 65,530 unless someone changed it; V8 and malloc want some.
-  mapping_limit_ = mappings != 0 ? mappings : 16384;
   shrink_files(file_limit_);
-  while (mapped_.size() > mapping_limit_) drop_mapping(mapped_.front());
 }
 
 DescriptorCache::Stats DescriptorCache::stats() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return {clean_.size() + dirty_.size(), mapped_.size(), forced_syncs_};
+  return {clean_.size() + dirty_.size(), forced_syncs_};
 }
 
 bool DescriptorCache::crowded() {
@@ -228,11 +184,6 @@ void DescriptorCache::admit(CachedFile* file) {
 void DescriptorCache::drop_file(CachedFile* file) {
   (file->dirty_ ? dirty_ : clean_).erase(file->file_place_);
   file->file_.reset();
-}
-
-void DescriptorCache::drop_mapping(CachedFile* file) {
-  mapped_.erase(file->mapping_place_);
-  file->mapping_.reset();
 }
 
 void DescriptorCache::shrink_files(size_t target) {

@@ -1,4 +1,4 @@
-// The budget of descriptors and mappings: files of logs that are opened when needed and closed, least recently used
+// The budget of descriptors: files of logs that are opened when needed and closed, least recently used
 // first, when too many are open. 10,000 partitions are 30,000 files; a process may have 1,024 descriptors.
 //
 // One cache per process, since the limits are the process's. All of it may be called on any thread.
@@ -36,8 +36,8 @@ class Folder {
   std::string path_;
 };
 
-// A file of a log whose descriptor and mapping come and go. Whoever got the File or the Mapping holds it: it stays
-// usable when the cache lets go of it, and when the file is renamed or deleted.
+// A file of a log whose descriptor comes and goes. Whoever got the File holds it: it stays usable when the cache lets go of
+// it, and when the file is renamed or deleted.
 class CachedFile {
  public:
   CachedFile(std::shared_ptr<Folder> folder, std::string name) : folder_(std::move(folder)), name_(std::move(name)) {}
@@ -52,9 +52,6 @@ class CachedFile {
   Status get(std::shared_ptr<File>* out);
   // As get(), but makes the file; it must not exist.
   Status create(std::shared_ptr<File>* out);
-  // A mapping of at least `needed` bytes; if one has to be made, of `length`. `fresh` tells that it was.
-  Status map(size_t needed, size_t length, std::shared_ptr<const Mapping>* out, bool* fresh);
-  void unmap();
 
   // Gives the file another name; who has it open goes on. kNotFound when there is none: it has the name then too.
   Status rename(const std::string& to) { return folder_->rename_entry(&name_, to); }
@@ -66,7 +63,7 @@ class CachedFile {
   // fdatasync, whether marked or not: what a killed process wrote is not marked. Clears the mark before it begins, so
   // that what is written meanwhile marks it again.
   Status sync();
-  // Closes descriptor and mapping.
+  // Closes the descriptor.
   void release();
 
  private:
@@ -75,9 +72,7 @@ class CachedFile {
   std::string name_;  // guarded by the folder's mutex
   // Guarded by the cache's mutex.
   std::shared_ptr<File> file_;
-  std::shared_ptr<const Mapping> mapping_;
   std::list<CachedFile*>::iterator file_place_;
-  std::list<CachedFile*>::iterator mapping_place_;
   bool dirty_ = false;
   Status sync_failure_;  // of a sync that the cache did by itself
 };
@@ -86,13 +81,12 @@ class DescriptorCache {
  public:
   struct Stats {
     size_t open_files;
-    size_t mappings;
     uint64_t forced_syncs;
   };
 
   static DescriptorCache& instance();
-  // Bounds for tests; 0 chooses by the process's limits, raising its soft limit of descriptors to the hard one.
-  void set_limits(size_t files, size_t mappings);
+  // A bound for tests; 0 chooses by the process's limits, raising its soft limit of descriptors to the hard one.
+  void set_limit(size_t files);
   Stats stats();
   // Whether most of what may be open waits for a sync.
   bool crowded();
@@ -100,21 +94,18 @@ class DescriptorCache {
 
  private:
   friend class CachedFile;
-  DescriptorCache() { set_limits(0, 0); }
+  DescriptorCache() { set_limit(0); }
   Status open(CachedFile* file, OpenMode mode, std::shared_ptr<File>* out);
   void admit(CachedFile* file);
   void drop_file(CachedFile* file);
-  void drop_mapping(CachedFile* file);
   // Closes clean descriptors until at most `target` are left open.
   void shrink_files(size_t target);
 
   std::mutex mutex_;
   std::list<CachedFile*> clean_;  // open files, least recently used first
   std::list<CachedFile*> dirty_;
-  std::list<CachedFile*> mapped_;
   std::atomic<size_t> file_limit_ = 0;
   size_t hard_file_limit_ = 0;
-  size_t mapping_limit_ = 0;
   uint64_t forced_syncs_ = 0;
 };
 

@@ -2,7 +2,7 @@
 
 #include <dirent.h>
 #include <limits.h>
-#include <sys/mman.h>
+#include <linux/magic.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -74,8 +74,7 @@ constexpr SystemCalls kKernelCalls{
     .fsync = ::fsync,
     .ftruncate = ::ftruncate,
     .fstat = call_fstat,
-    .mmap = ::mmap,
-    .munmap = ::munmap,
+    .fstatfs = ::fstatfs,
     .sync_file_range = ::sync_file_range,
     .fadvise = ::posix_fadvise,
     .fallocate = ::fallocate,
@@ -126,29 +125,6 @@ const SystemCalls& kernel_calls() { return kKernelCalls; }
 
 void set_system_calls(const SystemCalls* table) {
   current_calls.store(table == nullptr ? &kKernelCalls : table, std::memory_order_release);
-}
-
-Mapping::~Mapping() { reset(); }
-
-Mapping::Mapping(Mapping&& other) noexcept : data_(other.data_), size_(other.size_) {
-  other.data_ = nullptr;
-  other.size_ = 0;
-}
-
-Mapping& Mapping::operator=(Mapping&& other) noexcept {
-  if (this != &other) {
-    reset();
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-  }
-  return *this;
-}
-
-void Mapping::reset() {
-  if (data_ == nullptr) return;
-  calls().munmap(const_cast<uint8_t*>(data_), size_);
-  data_ = nullptr;
-  size_ = 0;
 }
 
 Status File::open(const std::string& path, OpenMode mode, std::shared_ptr<File>* out) {
@@ -211,6 +187,13 @@ Status File::pread_all(void* buffer, size_t length, int64_t position) const {
   return Status::Ok();
 }
 
+// Whether its file system has no disk to wait for.
+bool File::in_memory() const {
+  struct statfs facts;
+  return retry([&] { return calls().fstatfs(fd_, &facts); }) == 0 &&
+         (facts.f_type == TMPFS_MAGIC || facts.f_type == RAMFS_MAGIC);
+}
+
 Status File::read_cached(void* buffer, size_t length, int64_t position, size_t* got) const {
   *got = 0;
   while (*got < length) {
@@ -220,6 +203,7 @@ Status File::read_cached(void* buffer, size_t length, int64_t position, size_t* 
     if (n < 0) {
       if (errno == EAGAIN) return Status::Of(Code::kCold, {});
       if (!unsupported(errno)) return fail("read");
+      if (!in_memory()) return Status::Of(Code::kCold, {});
       size_t rest;
       Status status = pread_some(part.iov_base, part.iov_len, at, &rest);
       *got += rest;
@@ -301,46 +285,26 @@ Status File::reserve(int64_t position, int64_t length) const {
   return Status::Ok();
 }
 
-Status File::map(size_t length, Mapping* out) const {
-  if (length == 0) return Status::Of(Code::kInvalidArgument, "map " + path_ + ": nothing to map");
-  void* data = calls().mmap(nullptr, length, PROT_READ, MAP_SHARED, fd_, 0);
-  if (data == MAP_FAILED) return fail("mmap");
-  out->reset();
-  out->data_ = static_cast<const uint8_t*>(data);
-  out->size_ = length;
-  return Status::Ok();
-}
-
 bool File::resident(int64_t position, int64_t length) const {
   if (length <= 0) return true;
   static const int64_t page = ::sysconf(_SC_PAGESIZE);
-  // A read of one byte that may not wait: false when it would have to.
+  // A read of one byte that may not wait: false when it would have to, or finds nothing.
   const auto probe = [&](int64_t at) {
     uint8_t byte;
     size_t got;
-    return read_cached(&byte, 1, at, &got).code != Code::kCold;
+    return read_cached(&byte, 1, at, &got).ok() && got == 1;
   };
-  bool counted = true;
-  const auto all_cached = [&](int64_t end) {
-    uint64_t cached;
-    counted = calls().cached_pages(fd_, static_cast<uint64_t>(position), static_cast<uint64_t>(end - position), &cached) == 0;
-    return counted && cached >= static_cast<uint64_t>((end - 1) / page - position / page + 1);
-  };
-
-  int64_t end = position + length;
-  if (!all_cached(end)) {
-    // Where the file ends matters only when pages are missing.
-    int64_t bytes = 0;
-    if (!size(&bytes).ok()) return false;
-    if (position >= bytes) return true;
-    const bool cut = bytes < end;
-    end = std::min(end, bytes);
-    if (counted && !(cut && all_cached(end))) return false;
-  }
-  // Pages that are just being read count as cached. Reading ahead goes upwards, so the last one tells.
-  if (counted) return probe(end - 1) && (position / page == (end - 1) / page || probe(position));
+  const int64_t end = position + length;
   const int64_t first = position / page;
-  for (int64_t at = (end - 1) / page; at >= first; --at) {
+  const int64_t last = (end - 1) / page;
+  uint64_t cached = 0;
+  const bool counted =
+      calls().cached_pages(fd_, static_cast<uint64_t>(position), static_cast<uint64_t>(length), &cached) == 0;
+  if (counted && cached <= static_cast<uint64_t>(last - first)) return false;
+  // Pages that are just being read count as cached. Reading ahead goes upwards, so the last one tells.
+  if (!probe(end - 1)) return false;
+  if (counted) return first == last || probe(position);
+  for (int64_t at = last - 1; at >= first; --at) {
     if (!probe(at == first ? position : at * page)) return false;
   }
   return true;

@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -39,8 +40,7 @@ struct SystemCalls {
   int (*fsync)(int fd);
   int (*ftruncate)(int fd, off_t length);
   int (*fstat)(int fd, struct stat* out);
-  void* (*mmap)(void* address, size_t length, int protection, int flags, int fd, off_t offset);
-  int (*munmap)(void* address, size_t length);
+  int (*fstatfs)(int fd, struct statfs* out);
   int (*sync_file_range)(int fd, off_t offset, off_t length, unsigned flags);
   int (*fadvise)(int fd, off_t offset, off_t length, int advice);  // returns the error number
   int (*fallocate)(int fd, int mode, off_t offset, off_t length);
@@ -59,28 +59,6 @@ struct SystemCalls {
 const SystemCalls& kernel_calls();
 // Puts another table in place for the whole process, or the kernel's own with nullptr. The table must live on.
 void set_system_calls(const SystemCalls* calls);
-
-// Read-only shared memory of a file. Reading past the end of the file is a SIGBUS: bound every read by what is known
-// to be written, and never shrink a file below what a mapping's reader still believes in.
-class Mapping {
- public:
-  Mapping() = default;
-  ~Mapping();
-  Mapping(Mapping&& other) noexcept;
-  Mapping& operator=(Mapping&& other) noexcept;
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  const uint8_t* data() const { return data_; }
-  size_t size() const { return size_; }
-  explicit operator bool() const { return data_ != nullptr; }
-  void reset();
-
- private:
-  friend class File;
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 enum class OpenMode {
   kRead,       // must exist
@@ -109,7 +87,7 @@ class File {
   // Reads up to length; *got < length only at the end of the file.
   Status pread_some(void* buffer, size_t length, int64_t position, size_t* got) const;
   // As pread_some, but never waits for a disk: kCold when not all of it lies in the page cache (what came before the
-  // missing part may already be in buffer). Where the kernel or the file system cannot tell, it just reads.
+  // missing part may already be in buffer), nor where the file system cannot tell, unless it has no disk.
   Status read_cached(void* buffer, size_t length, int64_t position, size_t* got) const;
 
   // Writes all parts at position; resumes after short writes, any number of parts. The iovecs are used up. On failure
@@ -127,10 +105,8 @@ class File {
   // Reserves blocks without moving the end of the file. A hint: no error where unsupported, but kNoSpace is one.
   Status reserve(int64_t position, int64_t length) const;
 
-  // Maps [0, length), length > 0. kLimit when there is no map left.
-  Status map(size_t length, Mapping* out) const;
-
-  // Whether a range (cut off at the end of the file) lies in the page cache. Exact but for pages on their way in.
+  // Whether all of a range lies in the page cache; what is past the end of the file does not. Exact but for pages on their way
+  // in.
   bool resident(int64_t position, int64_t length) const;
 
   // sendfile(2), one call: *sent bytes left, > 0, or *would_block. The file ending before position is kCorrupt.
@@ -139,6 +115,7 @@ class File {
 
  private:
   File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  bool in_memory() const;
   Status fail(const char* what) const;
 
   const int fd_;

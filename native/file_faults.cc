@@ -104,7 +104,7 @@ ssize_t short_sendfile(int socket, int fd, off_t* offset, size_t length) {
   return kernel_calls().sendfile(socket, fd, offset, length);
 }
 
-// close and munmap are not made to fail: nobody could do anything about it.
+// close is not made to fail: nobody could do anything about it.
 SystemCalls make_table() {
   SystemCalls table = kernel_calls();
   table.open = Faulty<&SystemCalls::open>::call;
@@ -115,7 +115,7 @@ SystemCalls make_table() {
   table.fsync = Faulty<&SystemCalls::fsync>::call;
   table.ftruncate = Faulty<&SystemCalls::ftruncate>::call;
   table.fstat = Faulty<&SystemCalls::fstat>::call;
-  table.mmap = Faulty<&SystemCalls::mmap>::call;
+  table.fstatfs = Faulty<&SystemCalls::fstatfs>::call;
   table.sync_file_range = Faulty<&SystemCalls::sync_file_range>::call;
   table.fadvise = Faulty<&SystemCalls::fadvise>::call_returning_error;
   table.fallocate = Faulty<&SystemCalls::fallocate>::call;
@@ -140,7 +140,7 @@ struct NamedPlan {
 const NamedPlan kPlans[] = {
     BROADSHEET_PLAN(open),      BROADSHEET_PLAN(pread),           BROADSHEET_PLAN(preadv2),
     BROADSHEET_PLAN(pwritev),   BROADSHEET_PLAN(fdatasync),       BROADSHEET_PLAN(fsync),
-    BROADSHEET_PLAN(ftruncate), BROADSHEET_PLAN(fstat),           BROADSHEET_PLAN(mmap),
+    BROADSHEET_PLAN(ftruncate), BROADSHEET_PLAN(fstat),           BROADSHEET_PLAN(fstatfs),
     BROADSHEET_PLAN(sync_file_range), BROADSHEET_PLAN(fadvise),   BROADSHEET_PLAN(fallocate),
     BROADSHEET_PLAN(sendfile),  BROADSHEET_PLAN(cached_pages),    BROADSHEET_PLAN(lock),
     BROADSHEET_PLAN(stat),      BROADSHEET_PLAN(mkdir),           BROADSHEET_PLAN(rename),

@@ -62,11 +62,12 @@ Status LogView::warm(int64_t offset, int64_t max_bytes) const {
     const int64_t last = std::min(part.size, batch.position + std::max(max_bytes, batch.bytes()));
     if (Status status = file->will_need(batch.position, last - batch.position); !status.ok()) return status;
     for (int64_t at = batch.position; at < last; at += kScratchBytes) {
-      size_t got = 0;
       const size_t length = static_cast<size_t>(std::min(kScratchBytes, last - at));
-      if (Status status = file->pread_some(scratch.data(), length, at, &got); !status.ok()) return status;
+      if (Status status = file->pread_all(scratch.data(), length, at); !status.ok()) return status;
     }
     done = true;
+    // Where it can't be seen without waiting after all, a read has to be a copy.
+    if (Status status = part.segment->locate(offset, part.size, false, &batch, &found); !status.ok()) return status;
   }
   return Status::Ok();
 }
@@ -100,8 +101,11 @@ Status LogView::read_batches(int64_t offset, int64_t max_bytes, int64_t up_to, s
     return total < max_bytes;
   });
   if (!status.ok() && total == 0) return status;  // else what comes before the fault is handed out
-  if (!read.ok()) return read;
-  return read_run();
+  if (read.ok()) read = read_run();
+  if (read.ok() || max_bytes <= 1) return read;
+  // What lies before the fault is found one batch at a time.
+  out->clear();
+  return read_batches(offset, 1, up_to, out);
 }
 
 // Whether an entry of the time index is true: its batch has its timestamp.

@@ -39,20 +39,18 @@ napi_value file_release(napi_env env, napi_callback_info info) {
   return args.environment().files().remove(handle) ? number(env, 0) : args.environment().fail(no_file());
 }
 
-// descriptorCache(files, mappings): sets the limits when given (0: by the process's), and tells what is open
+// descriptorCache(files): sets the limit when given (0: by the process's), and tells what is open
 napi_value descriptor_cache(napi_env env, napi_callback_info info) {
   Args args(env, info);
   if (!args.absent(0)) {
     const int64_t files = args.integer(0, "files", 0, INT32_MAX);
-    const int64_t mappings = args.integer(1, "mappings", 0, INT32_MAX);
     if (!args.ok()) return args.reject();
-    DescriptorCache::instance().set_limits(static_cast<size_t>(files), static_cast<size_t>(mappings));
+    DescriptorCache::instance().set_limit(static_cast<size_t>(files));
   }
   const DescriptorCache::Stats stats = DescriptorCache::instance().stats();
   napi_value result = nullptr;
   napi_create_object(env, &result);
   napi_set_named_property(env, result, "openFiles", number(env, static_cast<double>(stats.open_files)));
-  napi_set_named_property(env, result, "mappings", number(env, static_cast<double>(stats.mappings)));
   napi_set_named_property(env, result, "forcedSyncs", number(env, static_cast<double>(stats.forced_syncs)));
   return result;
 }

@@ -103,14 +103,16 @@ Status Segment::locate(int64_t offset, int64_t size, bool may_wait, StoredBatch*
   if (Status status = log.get(&file); !status.ok()) return status;
   for (int attempt = 0;; ++attempt) {
     // The index of the segment that is written to was checked when it was opened: without it, the search is only long.
+    if (index_broken_ && !may_wait) return Status::Of(Code::kCold, offsets.name());
     if (index_broken_ && !active && attempt < 2) {
-      if (!may_wait) return Status::Of(Code::kCold, offsets.name());
       if (Status status = rebuild_indexes(size); !status.ok()) return status;
     }
     OffsetEntry from{base_offset, 0};
     if (!index_broken_) {
       const Status status = entry_below(offset, size, may_wait, &from);
       if (status.code == Code::kCold || status.code == Code::kLimit) return status;
+      // An index that can't be read is made again once, which moves it away from a bad sector.
+      if (status.code == Code::kIo && attempt > 0) return status;
       if (!status.ok()) {
         index_broken_ = true;
         continue;

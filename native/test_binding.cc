@@ -135,23 +135,6 @@ napi_value act(napi_env env, napi_callback_info info) {
   return answer(&args, Status::Of(Code::kInvalidArgument, what));
 }
 
-// file, length, buffer: maps, copies what fits into the buffer, unmaps -> bytes copied
-napi_value map(napi_env env, napi_callback_info info) {
-  Args args(env, info);
-  Status status;
-  const std::shared_ptr<File> file = file_of(&args, &status);
-  const int64_t length = args.integer(1, "length");
-  const Bytes into = args.bytes(2, "buffer");
-  if (!args.ok()) return args.reject();
-  Mapping mapping;
-  if (status.ok()) status = file->map(static_cast<size_t>(length), &mapping);
-  if (!status.ok()) return answer(&args, status);
-  Mapping moved = std::move(mapping);
-  const size_t copied = std::min(moved.size(), into.length);
-  std::memcpy(into.data, moved.data(), copied);
-  return answer(&args, status, static_cast<double>(copied));
-}
-
 // file, socket descriptor, position, length -> bytes sent, 0: it would have blocked
 napi_value send(napi_env env, napi_callback_info info) {
   Args args(env, info);
@@ -265,7 +248,6 @@ void init_test_binding(napi_env env, napi_value exports) {
           {"read", read},
           {"write", write},
           {"act", act},
-          {"map", map},
           {"send", send},
           {"work", work},
           {"beginJournal", begin_journal},

@@ -238,11 +238,8 @@ export interface LogAddon {
   ): number;
   logRename(log: number, dir: string, done: Done<undefined>): number;
   logClose(log: number, done: Done<undefined>): number;
-  /** Open files and mappings of all logs of the process. With arguments, sets their limits; 0: by the process's own. */
-  descriptorCache(
-    files?: number,
-    mappings?: number,
-  ): { openFiles: number; mappings: number; forcedSyncs: number };
+  /** Open files of all logs of the process. With an argument, sets their limit; 0: by the process's own. */
+  descriptorCache(files?: number): { openFiles: number; forcedSyncs: number };
 }
 
 export interface Addon extends SocketAddon, LogAddon {

@@ -6,6 +6,7 @@ import type { TopicConfig } from '../config/topic-config.ts';
 import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { Timers } from '../runtime/timers.ts';
 import {
   CLEAN_SHUTDOWN_FILE,
   CLEANER_FILE,
@@ -79,6 +80,9 @@ interface Slot {
   flushTimer: Timer | undefined;
 }
 
+/** Until a note of a failed flush that could not be written is tried again. */
+const NOTE_AGAIN_MS = 5_000;
+
 type Describe = (topic: string, index: number) => PartitionDescription | undefined;
 
 export class LogManager implements PartitionHost {
@@ -104,7 +108,7 @@ export class LogManager implements PartitionHost {
   readonly #flushes: GroupFlush;
   /** Background file work that close() waits for. */
   readonly #background = new Set<Promise<void>>();
-  readonly #timers = new Set<Timer>();
+  readonly #timers: Timers;
   readonly #checkpoints: RootCheckpoints;
   readonly #retention: LogRetention;
   readonly #cleaner: LogCleaner;
@@ -113,11 +117,12 @@ export class LogManager implements PartitionHost {
   private constructor(options: LogManagerOptions) {
     this.#options = options;
     this.random = options.random ?? Math.random;
-    this.#files = options.engine.files;
-    this.#logger = options.logger;
+    const { clock, logger, dataDir, settings, engine, cleaner = new CleanerThread() } = options;
+    this.#files = engine.files;
+    this.#logger = logger;
+    this.#timers = new Timers(clock);
     const known = { partitions: () => this.#slots.keys(), unopened: () => this.#failures.values() };
-    this.#checkpoints = new RootCheckpoints(this.#files, options.dataDir, known);
-    const { clock, logger, dataDir, settings } = options;
+    this.#checkpoints = new RootCheckpoints(this.#files, dataDir, known);
     const host = {
       hold: this.hold,
       partitions: () => this.partitions(),
@@ -128,17 +133,14 @@ export class LogManager implements PartitionHost {
       removeSnapshots: (partition: Partition) => this.#snapshots.removeOld(partition),
       inBackground: (what: string, work: Promise<void>) => this.#inBackground(what, work),
     };
-    const files = this.#files;
-    this.#snapshots = new SnapshotWriter(files, (partition) => this.#slots.get(partition)?.snapshots);
+    this.#snapshots = new SnapshotWriter(this.#files, (partition) => this.#slots.get(partition)?.snapshots);
     this.#deleted = new DeletedPartitions(dataDir, clock, (partition) =>
       this.#inBackground('remove a deleted partition', this.#remove(partition)),
     );
-    this.#retention = new LogRetention(host, files, clock, logger, settings.maxBytes);
-    const retention = this.#retention;
-    const parts = { host, retention, files, dataDir, clock, logger, settings: settings.cleaner };
-    const cleaner = options.cleaner ?? new CleanerThread();
-    this.#cleaner = new LogCleaner({ ...parts, cleaner, engine: options.engine.name });
-    this.#flushes = new GroupFlush(options.engine, (partitions) => this.#onFlushed(partitions));
+    this.#retention = new LogRetention(host, this.#files, clock, logger, settings.maxBytes);
+    const parts = { host, retention: this.#retention, files: this.#files, dataDir, clock, logger };
+    this.#cleaner = new LogCleaner({ ...parts, cleaner, engine: engine.name, settings: settings.cleaner });
+    this.#flushes = new GroupFlush(engine, (partitions) => this.#onFlushed(partitions));
   }
 
   /**
@@ -452,7 +454,17 @@ export class LogManager implements PartitionHost {
       { topic: partition.topic, partition: partition.index, reason: error.message },
       'partition is offline until the next start: writing it failed',
     );
-    this.#inBackground('note a failed flush', noteFailedFlush(this.#files, partition.log));
+    this.#noteFailedFlush(partition);
+  }
+
+  /** Again and again until it is on disk: a start without the note would trust what only the page cache had. */
+  #noteFailedFlush(partition: Partition): void {
+    const noted = noteFailedFlush(this.#files, partition.log).catch((error: unknown) => {
+      if (partition.deleted) return;
+      this.#timers.after(NOTE_AGAIN_MS, () => this.#noteFailedFlush(partition));
+      throw error;
+    });
+    this.#inBackground('note a failed flush', noted);
   }
 
   // --- checkpoints ---
@@ -467,19 +479,7 @@ export class LogManager implements PartitionHost {
   }
 
   #every(ms: number, task: () => Promise<void>, first = ms): void {
-    let timer: Timer;
-    const arm = (delayMs: number) => {
-      if (this.#closing !== undefined) return;
-      timer = this.#options.clock.setTimer(delayMs, () => {
-        this.#timers.delete(timer);
-        this.#inBackground(
-          'run a periodic task',
-          task().finally(() => arm(ms)),
-        );
-      });
-      this.#timers.add(timer);
-    };
-    arm(first);
+    this.#timers.every(ms, () => this.#inBackground('run a periodic task', task()), first);
   }
 
   expireProducers(): void {
@@ -529,7 +529,7 @@ export class LogManager implements PartitionHost {
   }
 
   async #close(brokerEpoch: number | undefined): Promise<void> {
-    for (const timer of this.#timers) timer.cancel();
+    this.#timers.close();
     const deleted = this.#deleted.close();
     await this.#cleaner.close();
     this.commitTick();
@@ -583,13 +583,13 @@ export class LogManager implements PartitionHost {
     if (this.#closing !== undefined) throw new BroadsheetError('CLOSED', 'the log manager is closed');
   }
 
-  #inBackground(what: string, work: Promise<void>): void {
+  /** Never fails: an error is logged. */
+  #inBackground(what: string, work: Promise<void>): Promise<void> {
     const tracked = work
-      .catch((error) => {
-        this.#logger.error({ reason: (error as Error).message }, `failed to ${what}`);
-      })
+      .catch((error) => this.#logger.error({ reason: (error as Error).message }, `failed to ${what}`))
       .finally(() => this.#background.delete(tracked));
     this.#background.add(tracked);
+    return tracked;
   }
 }
 

@@ -124,7 +124,8 @@ export interface Log {
    * minOneMessage is set; no record at or past upTo begins in it (upTo <= writtenOffset). The range may end in
    * the middle of a batch, as in Kafka. Throws CORRUPT when what lies there cannot be read. */
   read(offset: number, maxBytes: number, upTo: number, minOneMessage: boolean): ReadResult;
-  /** Brings what read(offset, maxBytes) needs into the page cache, on an I/O thread. */
+  /** Brings what read(offset, maxBytes) needs into the page cache, on an I/O thread. Throws IO and CORRUPT, and COLD where no read
+   * can tell that it is there: the file system can't say, or lost it again. */
   warm(offset: number, maxBytes: number): Promise<void>;
   /** Whole batches from the one that holds offset on, copied; at least one batch if there is one below upTo. Runs
    * on an I/O thread. */

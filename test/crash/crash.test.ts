@@ -15,6 +15,7 @@ import { Victim } from './victim.ts';
 import { World } from './world.ts';
 
 const KILLS = scaled(15, 200);
+const ENGINES = scaled(['native'], ['native', 'js']);
 const CONFIG = {
   'log.flush.offset.checkpoint.interval.ms': '150',
   'log.flush.start.offset.checkpoint.interval.ms': '100',
@@ -40,13 +41,16 @@ class CrashTest {
   kills = 0;
   readonly killedIn = { load: 0, start: 0, stop: 0 };
 
-  constructor(seed: number) {
+  readonly #engine: string;
+
+  constructor(seed: number, engine = 'native') {
+    this.#engine = engine;
     this.random = new Random(seed);
     this.world = new World(this.random);
   }
 
   start(): Victim {
-    broker = new Victim(this.dataDir, CONFIG);
+    broker = new Victim(this.dataDir, { ...CONFIG, engine: this.#engine });
     return broker;
   }
 
@@ -113,12 +117,12 @@ class CrashTest {
 }
 
 describe('a broker that is killed', () => {
-  it('loses nothing that it acknowledged', async () => {
-    const test = new CrashTest(seedOf('crash', 20261202));
+  it.each(ENGINES)('loses nothing that it acknowledged, engine=%s', async (engine) => {
+    const test = new CrashTest(seedOf('crash', 20261202), engine);
     await test.run(KILLS);
     const { load, start, stop } = test.killedIn;
     process.stdout.write(
-      `crash: ${test.kills} kills (${load} under load, ${start} in a start, ${stop} in or after a stop), ` +
+      `crash, engine=${engine}: ${test.kills} kills (${load} under load, ${start} in a start, ${stop} in or after a stop), ` +
         `${test.world.acknowledged} records acknowledged\n`,
     );
     expect(test.world.acknowledged).toBeGreaterThan(0);

@@ -14,10 +14,9 @@ import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Log, LogEngine } from '../../src/log/log.ts';
-import { addon } from '../../src/native.ts';
 import type { BroadsheetError } from '../../src/runtime/errors.ts';
 import { ENGINES } from '../support/engines.ts';
-import { append, batch, CLEAN, OPTIONS, scratch } from '../support/logs.ts';
+import { append, batch, CLEAN, OPTIONS, readWarm, scratch } from '../support/logs.ts';
 
 const { ENOSPC, EIO } = constants.errno;
 
@@ -167,8 +166,11 @@ describe.each(ENGINES)('engine=$name', (under) => {
       const again = await engine.open(log.dir, CLEAN);
       if (name === 'native') setFault('preadv2', 0, 1000, constants.errno.EAGAIN, 0);
       expect(again.read(5, 1000, 20, true).kind).toBe('cold');
-      await again.warm(5, 1000);
+      // Warmed, but nobody could tell: who wants it is to copy it.
+      if (name === 'native') await expect(again.warm(5, 1000)).rejects.toMatchObject({ code: 'COLD' });
+      expect((await again.readBatches(5, 1000, 20)).length).toBeGreaterThan(0);
       clearFaults();
+      await again.warm(5, 1000);
       expect(again.read(5, 1000, 20, true).kind).toBe('range');
       await engine.close();
     });
@@ -195,10 +197,8 @@ describe.each(ENGINES)('engine=$name', (under) => {
       expect(kinds.filter((kind) => kind === 'cold').length).toBe(17);
       await new Promise(setImmediate);
       expect(descriptors().openFiles).toBeLessThanOrEqual(9);
-      if (name === 'native') expect(addon().descriptorCache().mappings).toBeLessThanOrEqual(4);
       await engine.close();
       expect(descriptors().openFiles).toBe(0);
-      if (name === 'native') expect(addon().descriptorCache().mappings).toBe(0);
     });
   });
 
@@ -323,8 +323,7 @@ describe.each(ENGINES)('engine=$name', (under) => {
         }
         const log = await engine.open(dir, options);
         for (const offset of [0, 35, 36, 99]) {
-          await log.warm(offset, 111);
-          const result = log.read(offset, 111, 100, true);
+          const result = await readWarm(log, offset, 111, 100, true);
           expect(result.kind === 'range' && result.range.position).toBe((offset % 36) * 111);
         }
         append(engine, log, { maxTimestamp: 5000 });
@@ -348,7 +347,7 @@ describe.each(ENGINES)('engine=$name', (under) => {
       const log = await engine.open(dir, CLEAN);
       expect(log.segmentBaseOffsets()).toEqual([0, 72]);
       expect((await log.scanBatches(0, 100, false)).map((info) => info.baseOffset)[0]).toBe(36);
-      const result = log.read(3, 1e6, 100, true);
+      const result = await readWarm(log, 3, 1e6, 100, true);
       expect(result.kind).toBe('range');
       expect(existsSync(at(5, '.snapshot'))).toBe(true);
       expect(existsSync(join(dir, 'leader-epoch-checkpoint'))).toBe(true);
@@ -401,10 +400,10 @@ describe.each(ENGINES)('engine=$name', (under) => {
       const to = `${log.dir}.x-delete`;
       await log.rename(to);
       expect(log.dir).toBe(to);
-      expect(log.read(3, 1000, 50, true).kind).toBe('range');
+      expect((await readWarm(log, 3, 1000, 50, true)).kind).toBe('range');
       tick(engine, log, 50);
       expect((await log.scanBatches(0, 100, false)).length).toBe(100);
-      const result = log.read(0, 111, 100, true);
+      const result = await readWarm(log, 0, 111, 100, true);
       if (result.kind !== 'range') throw new Error(result.kind);
       const { source, segment } = result.range;
       const held = source.hold(segment);

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ENGINES } from '../support/engines.ts';
-import { append, batch, CLEAN, OPTIONS, scratch, segmentBytes } from '../support/logs.ts';
+import { append, batch, CLEAN, OPTIONS, readWarm, scratch, segmentBytes } from '../support/logs.ts';
 
 describe.each(ENGINES)('engine=$name', ({ make }) => {
   /** 60 batches of 2 records and 111 bytes: segments of 36 batches at 4000 bytes. */
@@ -74,28 +74,28 @@ describe.each(ENGINES)('engine=$name', ({ make }) => {
 
     it('reads ranges within one segment', async () => {
       const { engine, log } = await filled();
-      const range = (offset: number, maxBytes: number, upTo: number, minOne = true) => {
-        const result = log.read(offset, maxBytes, upTo, minOne);
+      const range = async (offset: number, maxBytes: number, upTo: number, minOne = true) => {
+        const result = await readWarm(log, offset, maxBytes, upTo, minOne);
         return result.kind === 'range' ? [result.range.position, result.range.length] : result.kind;
       };
-      expect(range(0, 1e6, 120)).toEqual([0, 36 * 111]);
-      expect(range(3, 1e6, 120)).toEqual([111, 35 * 111]);
-      expect(range(3, 300, 120)).toEqual([111, 300]);
-      expect(range(3, 5, 120)).toEqual([111, 111]);
-      expect(range(3, 5, 120, false)).toEqual([111, 5]);
-      expect(range(3, 0, 120, false)).toBe('empty');
-      expect(range(3, 1e6, 10)).toEqual([111, 4 * 111]);
-      expect(range(3, 1e6, 11)).toEqual([111, 4 * 111]);
-      expect(range(3, 1e6, 3)).toBe('empty');
-      expect(range(71, 1e6, 120)).toEqual([35 * 111, 111]);
-      expect(range(72, 1e6, 120)).toEqual([0, 24 * 111]);
-      expect(range(119, 1e6, 120)).toEqual([23 * 111, 111]);
-      expect(range(120, 1e6, 120)).toBe('empty');
-      expect(range(121, 1e6, 120)).toBe('out-of-range');
-      expect(range(-1, 1e6, 120)).toBe('out-of-range');
+      expect(await range(0, 1e6, 120)).toEqual([0, 36 * 111]);
+      expect(await range(3, 1e6, 120)).toEqual([111, 35 * 111]);
+      expect(await range(3, 300, 120)).toEqual([111, 300]);
+      expect(await range(3, 5, 120)).toEqual([111, 111]);
+      expect(await range(3, 5, 120, false)).toEqual([111, 5]);
+      expect(await range(3, 0, 120, false)).toBe('empty');
+      expect(await range(3, 1e6, 10)).toEqual([111, 4 * 111]);
+      expect(await range(3, 1e6, 11)).toEqual([111, 4 * 111]);
+      expect(await range(3, 1e6, 3)).toBe('empty');
+      expect(await range(71, 1e6, 120)).toEqual([35 * 111, 111]);
+      expect(await range(72, 1e6, 120)).toEqual([0, 24 * 111]);
+      expect(await range(119, 1e6, 120)).toEqual([23 * 111, 111]);
+      expect(await range(120, 1e6, 120)).toBe('empty');
+      expect(await range(121, 1e6, 120)).toBe('out-of-range');
+      expect(await range(-1, 1e6, 120)).toBe('out-of-range');
       log.setLogStartOffset(50);
-      expect(range(49, 1e6, 120)).toBe('out-of-range');
-      expect(range(51, 111, 120)).toEqual([25 * 111, 111]);
+      expect(await range(49, 1e6, 120)).toBe('out-of-range');
+      expect(await range(51, 111, 120)).toEqual([25 * 111, 111]);
       await engine.close();
     });
 

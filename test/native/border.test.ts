@@ -212,7 +212,6 @@ describe('opening and closing', () => {
     writeFileSync(path, 'x'.repeat(10_000));
     const cycle = async () => {
       const file = native.openFile(path, 'read-write');
-      native.map(file, 10_000, new Uint8Array(10_000));
       await new Promise<void>((resolve) => native.work(0, resolve));
       const lock = await new Promise<number>((resolve) =>
         addon().lockFile(join(dir, 'cycle-lock'), 'x', (...outcome) => resolve(outcome[1] ?? -1)),

@@ -27,7 +27,7 @@ const native: EngineUnderTest = {
   setFault: (...fault) => nativeTesting().setFault(...fault),
   clearFaults: () => nativeTesting().clearFaults(),
   faultSkips: (call) => nativeTesting().faultSkips(call),
-  limitDescriptors: (files) => addon().descriptorCache(files, files === 0 ? 0 : files - 2),
+  limitDescriptors: (files) => addon().descriptorCache(files),
   descriptors: () => addon().descriptorCache(),
 };
 

@@ -15,7 +15,6 @@ export interface NativeTesting {
   write(file: number, buffers: readonly Uint8Array[], position: number): number;
   act(file: number, what: FileAct, position: number, length: number): number;
   /** Maps `length` bytes, copies what fits into the buffer, unmaps. */
-  map(file: number, length: number, buffer: Uint8Array): number;
   /** One sendfile: bytes sent, 0 when it would block. */
   send(file: number, socket: number, position: number, length: number): number;
   /** Keeps an I/O thread busy for so long, then calls back. */
