@@ -11,6 +11,7 @@ import { HIGH_WATERMARK_FILE, LOG_START_FILE, OffsetCheckpoint, RECOVERY_POINT_F
 import { forEachConcurrently } from './concurrency.ts';
 import type { CopyReport } from './copy-report.ts';
 import { type CopyOptions, DirectoryCopy } from './directory-copy.ts';
+import { indexBytesBelow } from './index-file.ts';
 import { listFolder } from './js-file.ts';
 import { JsFiles } from './js-files.ts';
 import { type DirectoryCut, type LogCut, readRecoveryPoints } from './log-cut.ts';
@@ -105,7 +106,11 @@ async function copyFiles(
     else await copy.file(`${from}/${name}`, `${to}/${name}`, size);
     for (const suffix of SEGMENT_SUFFIXES) {
       const side = segmentFileName(base, suffix);
-      if (side !== name && sizes.has(side)) await ifThere(copy.file(`${from}/${side}`, `${to}/${side}`));
+      if (side === name || !sizes.has(side)) continue;
+      // The last one's indexes go on with its log.
+      const known = (entries: Uint8Array) => indexBytesBelow(entries, suffix, base, endOffset);
+      const bytes = next === undefined && suffix !== '.txnindex' ? known : undefined;
+      await ifThere(copy.file(`${from}/${side}`, `${to}/${side}`, bytes));
     }
   }
   for (const name of sizes.keys()) {

@@ -140,8 +140,8 @@ export class DirectoryCopy {
     await new JsFiles().writeAtomic(`${this.#target}/${name}`, text);
   }
 
-  /** Copies a file, or its first `bytes` bytes; CORRUPT if it has fewer. */
-  async file(from: string, name: string, bytes?: number): Promise<void> {
+  /** Copies a file, or its first `bytes` bytes, which may depend on what is in it; CORRUPT if it has fewer. */
+  async file(from: string, name: string, bytes?: number | ((content: Uint8Array) => number)): Promise<void> {
     const to = `${this.#target}/${name}`;
     await copying.run(async () => {
       this.#goOn();
@@ -149,10 +149,11 @@ export class DirectoryCopy {
       await copyPath(from, to);
       const size = await withFile(to, 'read-write', async (file) => {
         const copied = await file.size();
-        if (bytes !== undefined && copied < bytes)
-          throw new BroadsheetError('CORRUPT', `${from} has ${copied} bytes, not ${bytes}`);
-        if (bytes !== undefined && copied > bytes) await file.truncate(bytes);
-        return bytes ?? copied;
+        const wanted = typeof bytes === 'function' ? bytes(await file.readAll(copied, 0)) : (bytes ?? copied);
+        if (copied < wanted)
+          throw new BroadsheetError('CORRUPT', `${from} has ${copied} bytes, not ${wanted}`);
+        if (copied > wanted) await file.truncate(wanted);
+        return wanted;
       });
       await setModified(to, mtimeMs);
       this.#unsynced.push(to);

@@ -42,6 +42,24 @@ export function parseTimeIndex(bytes: Uint8Array, baseOffset: number): TimeIndex
   return found;
 }
 
+/** What the entries for offsets below `endOffset` take of an index that is written to, bytes. */
+export function indexBytesBelow(
+  bytes: Uint8Array,
+  suffix: string,
+  baseOffset: number,
+  endOffset: number,
+): number {
+  const [entryBytes, offsetAt] = suffix === '.index' ? [OFFSET_ENTRY_BYTES, 0] : [TIME_ENTRY_BYTES, 8];
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  let [low, high] = [0, Math.floor(bytes.length / entryBytes)];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (baseOffset + view.getInt32(middle * entryBytes + offsetAt) < endOffset) low = middle + 1;
+    else high = middle;
+  }
+  return low * entryBytes;
+}
+
 /** Aborted transactions. Throws CORRUPT for a length that is no number of entries, MALFORMED. */
 export function parseTransactionIndex(bytes: Uint8Array): AbortedTxn[] {
   if (bytes.length % ABORTED_BYTES !== 0) throw partial(bytes.length, ABORTED_BYTES);
