@@ -30,6 +30,7 @@ const ONLY_FULL = [
   'kafka-consumer-groups',
   'kafka-transactions',
   'known-end',
+  'machines',
   'metadata-kafka',
   'metadata-older',
   'metadata-snapshots',

@@ -364,7 +364,8 @@ function onMusl(): boolean {
     const table = read(Number(header.readBigUInt64LE(32)), size * count);
     for (let at = 0; at < table.length; at += size) {
       if (table.readUInt32LE(at) !== PT_INTERP) continue;
-      return read(Number(table.readBigUInt64LE(at + 8)), 64).includes('/ld-musl-');
+      const length = Math.min(4_096, Number(table.readBigUInt64LE(at + 32)));
+      return read(Number(table.readBigUInt64LE(at + 8)), length).includes('/ld-musl-');
     }
     return false;
   } finally {
