@@ -286,7 +286,7 @@ class LogOpener {
         }
         cut = cut || lacks_end(i);
         if (cut) {
-          if (Status status = reaches_known_end(); !status.ok()) return status;
+          if (Status status = reaches_known_end(segment, tail); !status.ok()) return status;
           // First those behind it: a kill in between leaves the damage for the next start to find.
           if (Status status = remove_from(i + 1); !status.ok()) return status;
           if (Status status = cut_tail(segment, facts, tail); !status.ok()) return status;
@@ -315,11 +315,14 @@ class LogOpener {
   }
 
   // Before anything is cut.
-  Status reaches_known_end() const {
+  Status reaches_known_end(const Segment& segment, const SegmentTail& tail) const {
     if (end_offset_ >= options_.known_end) return Status::Ok();
+    const std::string fault = report_.fault.empty()
+                                  ? segment.log.name() + ": it ends at position " + std::to_string(tail.size)
+                                  : report_.fault;
     return Status::Of(Code::kCorrupt, dir_ + " is damaged: its log ends at offset " + std::to_string(end_offset_) +
                                           ", and is known to reach offset " + std::to_string(options_.known_end) +
-                                          (report_.fault.empty() ? "" : " (" + report_.fault + ")"));
+                                          " (" + fault + ")");
   }
 
   Status adopt_indexes(Segment* segment, const SegmentFiles& facts) {
@@ -350,7 +353,7 @@ class LogOpener {
       options_.recovery_point = std::min(options_.recovery_point, segment.base_offset);
     }
     if (Status status = scan(&segment, facts, &log_->tail_, &cut); !status.ok()) return status;
-    if (Status status = reaches_known_end(); !status.ok()) return status;
+    if (Status status = reaches_known_end(segment, log_->tail_); !status.ok()) return status;
     return cut_tail(segment, facts, log_->tail_);
   }
 

@@ -154,6 +154,7 @@ export class BrokerInstance implements TransportHandler {
       retentionBytes: config.number('metadata.max.retention.bytes'),
       retentionMs: config.number('metadata.max.retention.ms'),
       checkIntervalMs: config.number('log.retention.check.interval.ms'),
+      recoveryPointMs: config.number('log.flush.offset.checkpoint.interval.ms'),
     });
     applyDynamicConfig(config, metadata.image, metadata.nodeId, log);
     const topicConfigs = new TopicConfigs(metadata.image, config, this.#loggers.get('logs'));

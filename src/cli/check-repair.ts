@@ -27,6 +27,7 @@ import {
   META_PROPERTIES_FILE,
   readMetaProperties,
 } from '../metadata/meta-properties.ts';
+import { repairMetadata } from '../metadata/metadata-repair.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { silentLogger } from '../runtime/logging.ts';
 
@@ -72,7 +73,7 @@ async function repairFile(state: RepairState, file: string): Promise<string | un
   if (snapshotOffset(name) !== undefined) return repairSnapshot(state, file);
   const base = name.endsWith('.log') ? segmentBaseOffset(name) : undefined;
   const isMetadata = basename(dirname(join(state.dir, file))) === METADATA_FOLDER;
-  return base === undefined || isMetadata ? undefined : repairLog(state, dirname(file), base);
+  return base === undefined ? undefined : repairLog(state, dirname(file), base, isMetadata);
 }
 
 async function setAside({ files, dir }: RepairState, file: string, then: string): Promise<string> {
@@ -178,7 +179,7 @@ async function repairSnapshot(state: RepairState, file: string): Promise<string 
   const last = report?.lastSegment === undefined ? undefined : segmentBaseOffset(report.lastSegment);
   if (!(await isWhole(join(state.dir, file)))) return setAside(state, file, 'the next start makes it again');
   if (last === undefined) return undefined;
-  await repairLog(state, dirname(file), last);
+  await repairLog(state, dirname(file), last, false);
   return 'is kept: the log goes on to it, by offsets that have no record';
 }
 
@@ -192,7 +193,12 @@ async function isWhole(path: string): Promise<boolean> {
   }
 }
 
-async function repairLog(state: RepairState, folderName: string, base: number): Promise<string | undefined> {
+async function repairLog(
+  state: RepairState,
+  folderName: string,
+  base: number,
+  isMetadata: boolean,
+): Promise<string | undefined> {
   const folder = join(state.dir, folderName);
   const names = await readdir(folder);
   const bases = names
@@ -205,7 +211,8 @@ async function repairLog(state: RepairState, folderName: string, base: number): 
     const offset = snapshotOffset(name);
     if (offset !== undefined && offset > end && (await isWhole(join(folder, name)))) end = offset;
   }
-  const repaired = await repairSegment(state.files, folder, base, next, end);
+  const mend = isMetadata ? repairMetadata : repairSegment;
+  const repaired = await mend(state.files, folder, base, next, { endOffset: end });
   if (repaired === undefined) return undefined;
   return `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`;
 }

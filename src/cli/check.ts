@@ -16,7 +16,7 @@ import { LOG_START_COPY_FILE, LogStarts } from '../log/log-starts.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
-import { METADATA_FOLDER, parseQuorumState, snapshotNames } from '../metadata/kraft-files.ts';
+import { METADATA_FOLDER, parseQuorumState, readKnownEnd, snapshotNames } from '../metadata/kraft-files.ts';
 import {
   META_PROPERTIES_COPY_FILE,
   META_PROPERTIES_FILE,
@@ -113,6 +113,8 @@ class DirectoryCheck {
   readonly #partitions = new Map<string, PartitionReport>();
   #checkpoints: ReadonlyMap<string, OffsetCheckpoint> = new Map();
   #logStarts: LogStarts | undefined;
+  /** Of the metadata log. */
+  #metadataEnd = 0;
   #total = 0;
   #done = 0;
 
@@ -240,6 +242,9 @@ class DirectoryCheck {
   async #metadata(): Promise<void> {
     const folder = join(this.#dir, METADATA_FOLDER);
     const names = await readdir(folder);
+    const end = `${METADATA_FOLDER}/${RECOVERY_POINT_FILE}`;
+    if (names.includes(RECOVERY_POINT_FILE)) await this.#parsed(end, (text) => OffsetCheckpoint.parse(text));
+    this.#metadataEnd = await readKnownEnd(await anyFiles(), folder, silentLogger);
     const state = `${METADATA_FOLDER}/quorum-state`;
     if (names.includes('quorum-state')) {
       await this.#parsed(state, (text) => parseQuorumState(text, state));
@@ -255,6 +260,7 @@ class DirectoryCheck {
 
   /** Where a log ended at least, by what is vouched for; 0 if nothing is. */
   #knownEnd(folder: string): number {
+    if (folder === METADATA_FOLDER) return this.#metadataEnd;
     const parsed = parsePartitionFolder(folder);
     const topicId = this.#partitions.get(folder)?.topicId;
     if (parsed === undefined || topicId === undefined) return 0;

@@ -47,6 +47,11 @@ export function copyCut(cut: DirectoryCut, target: string, options: CopyOptions 
     });
     // Nothing of it is linked: it is opened without a recovery point.
     await copyLog(copy, dataDir, metadata, 0);
+    // It ends where the backup does, all of which will be on disk.
+    const metadataEnd = new OffsetCheckpoint();
+    metadataEnd.set(metadata.topic, metadata.index, metadata.endOffset, metadata.topicId);
+    const folder = partitionFolder(metadata.topic, metadata.index);
+    await copy.text(`${folder}/${RECOVERY_POINT_FILE}`, metadataEnd.text());
     await copy.text(RECOVERY_POINT_FILE, points.text());
     await copy.text(LOG_START_FILE, starts.text());
     await copy.text(HIGH_WATERMARK_FILE, watermarks.text());

@@ -265,7 +265,7 @@ class LogOpener {
         const { tail, cut } = await this.#scan(segment, files);
         segment.closedSize = tail.size;
         if (cut || this.#lacksEnd(i)) {
-          this.#ensureKnownEnd();
+          this.#ensureKnownEnd(segment, tail);
           // First those behind it: a kill in between leaves the damage for the next start to find.
           await this.#removeFrom(i + 1);
           await this.#cutTail(segment, files, tail);
@@ -293,12 +293,12 @@ class LogOpener {
   }
 
   /** Before anything is cut. */
-  #ensureKnownEnd(): void {
+  #ensureKnownEnd(segment: JsSegment, { size }: MutableTail): void {
     const { knownEnd = 0 } = this.#options;
     if (this.#endOffset >= knownEnd) return;
-    const fault = this.#fault === undefined ? '' : ` (${this.#fault})`;
+    const fault = this.#fault ?? `${segment.log.name}: it ends at position ${size}`;
     throw corrupt(
-      `${this.#dir} is damaged: its log ends at offset ${this.#endOffset}, and is known to reach offset ${knownEnd}${fault}`,
+      `${this.#dir} is damaged: its log ends at offset ${this.#endOffset}, and is known to reach offset ${knownEnd} (${fault})`,
     );
   }
 
@@ -332,7 +332,7 @@ class LogOpener {
       this.#recoveryPoint = Math.min(this.#recoveryPoint, segment.baseOffset);
     }
     this.#tail = (await this.#scan(segment, files)).tail;
-    this.#ensureKnownEnd();
+    this.#ensureKnownEnd(segment, this.#tail);
     await this.#cutTail(segment, files, this.#tail);
   }
 

@@ -64,7 +64,12 @@ function isMisplaced(
   return next !== undefined && next.baseOffset <= batch.lastOffset;
 }
 
-function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffset: number): Damage[] {
+function findDamage(
+  bytes: Buffer,
+  baseOffset: number,
+  nextBase: number,
+  { endOffset = 0, refused }: RepairOptions,
+): Damage[] {
   const found: Damage[] = [];
   // Indexes have 31 bits for an offset of their segment.
   const upTo = Math.min(nextBase, baseOffset + MAX_INT32 + 1);
@@ -73,7 +78,12 @@ function findDamage(bytes: Buffer, baseOffset: number, nextBase: number, endOffs
   let bad: number | undefined;
   for (let at = 0; at < bytes.length; ) {
     const batch = batchAt(bytes, at, offset, upTo);
-    if (batch === undefined || isMisplaced(batch, bytes, at, { from: offset, upTo, border: endOffset })) {
+    const bounds = { from: offset, upTo, border: endOffset };
+    if (
+      batch === undefined ||
+      refused?.has(batch.baseOffset) === true ||
+      isMisplaced(batch, bytes, at, bounds)
+    ) {
       bad ??= at;
       at++;
       continue;
@@ -113,8 +123,11 @@ export async function repairEnd(
   const below = bases.filter((base) => base < endOffset);
   if (below.length === 0) return undefined;
   const base = Math.max(...below);
-  return repairSegment(files, folder, base, Math.min(...bases.filter((each) => each > base)), endOffset);
+  return repairSegment(files, folder, base, Math.min(...bases.filter((each) => each > base)), { endOffset });
 }
+
+/** What stands for the records of the offsets from one up to another: batches of a leader epoch. */
+export type Fill = (firstOffset: number, nextOffset: number, leaderEpoch: number) => Uint8Array;
 
 /** A batch without records from one offset up to another one. */
 function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number): Uint8Array {
@@ -134,11 +147,19 @@ function emptyBatch(firstOffset: number, nextOffset: number, leaderEpoch: number
   );
 }
 
+export interface RepairOptions {
+  /** How far the last segment goes at least: one batch ended there and the next began. What had the offsets below was
+   * acknowledged, nothing else may get them. Default: 0, it is not known. */
+  readonly endOffset?: number;
+  /** Base offsets of batches that check out and have to go all the same. */
+  readonly refused?: ReadonlySet<number>;
+  /** Default: a batch without records. */
+  readonly fill?: Fill;
+}
+
 /**
- * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last, which then
- * goes on to `endOffset` at least, where one batch ended and the next began: what had those offsets was acknowledged, nothing else may
- * get them. Undefined if every batch
- * checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
+ * Repairs the segment that begins at `baseOffset`; `nextBase` is where the next one begins, Infinity for the last. Undefined if
+ * every batch checks out. Its indexes are removed, for the next start to make again. The whole file is in memory meanwhile. A kill
  * leaves the file as it was, or repaired. Rejects with IO, NO_SPACE ...
  */
 export async function repairSegment(
@@ -146,11 +167,12 @@ export async function repairSegment(
   folder: string,
   baseOffset: number,
   nextBase: number,
-  endOffset = 0,
+  options: RepairOptions = {},
 ): Promise<SegmentRepair | undefined> {
+  const { fill = emptyBatch } = options;
   const name = segmentFileName(baseOffset, '.log');
   const bytes = await readFile(join(folder, name));
-  const damages = findDamage(bytes, baseOffset, nextBase, endOffset);
+  const damages = findDamage(bytes, baseOffset, nextBase, options);
   if (damages.length === 0) return undefined;
   const parts: Uint8Array[] = [];
   let from = 0;
@@ -163,7 +185,7 @@ export async function repairSegment(
     }
     parts.push(bytes.subarray(from, position));
     const span = nextOffset - firstOffset;
-    if (span > 0 && span <= MAX_INT32) parts.push(emptyBatch(firstOffset, firstOffset + span, leaderEpoch));
+    if (span > 0 && span <= MAX_INT32) parts.push(fill(firstOffset, firstOffset + span, leaderEpoch));
     from = end;
     lostBytes += end - position;
     lostOffsets += span;

@@ -44,11 +44,14 @@ import { ClusterImage, ImageLoader } from './image.ts';
 import { Journal } from './journal.ts';
 import {
   formatQuorumState,
+  latestEpoch,
   METADATA_FOLDER,
+  METADATA_TOPIC,
   METADATA_TOPIC_ID,
   prepareMetadataFolder,
   type QuorumState,
   readEpochs,
+  readKnownEnd,
   readQuorumState,
 } from './kraft-files.ts';
 import {
@@ -176,13 +179,11 @@ export class ClusterMetadata {
     const state = await readQuorumState(files, folder, logger);
     const epochs = await readEpochs(files, folder);
     await cutWhereSynced(files, folder, logger);
-    const opened = await openMetadataLog(
-      engine,
-      folder,
-      names,
-      options.log ?? DEFAULT_LOG_OPTIONS,
-      options.now,
-    );
+    const opened = await openMetadataLog(engine, folder, names, options.log ?? DEFAULT_LOG_OPTIONS, {
+      latestLeaderEpoch: latestEpoch(state, epochs),
+      knownEnd: await readKnownEnd(files, folder, logger),
+      now: options.now,
+    });
     const { bytesTruncated, fault } = opened.log.recovery;
     if (bytesTruncated > 0)
       logger.warn({ folder, bytesTruncated, fault }, 'cut bytes off the end of the metadata log');
@@ -462,6 +463,7 @@ export class ClusterMetadata {
       { bytesSince: this.#bytesSinceSnapshot, lastTimestamp: this.#lastTimestamp },
     );
     this.#snapshots = keeper;
+    this.#journal.noteEnds(settings.clock, settings.recoveryPointMs);
     await keeper.start(damaged.map(({ name }) => name));
     return keeper;
   }
@@ -477,7 +479,7 @@ export class ClusterMetadata {
     const snapshots = this.#snapshots?.namesUpTo(log.writtenOffset) ?? [];
     return cutLog(log, {
       ...{
-        topic: '__cluster_metadata',
+        topic: METADATA_TOPIC,
         index: 0,
         topicId: METADATA_TOPIC_ID,
         highWatermark: log.flushedOffset,

@@ -8,7 +8,9 @@ import { noteFailedFlush } from '../log/failed-flush.ts';
 import type { Files, Log } from '../log/log.ts';
 import { RecordBatch, readBatches } from '../protocol/records/reader.ts';
 import { BatchBuilder } from '../protocol/records/writer.ts';
+import type { Clock, Timer } from '../runtime/clock.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
+import { writeKnownEnd } from './kraft-files.ts';
 
 export interface JournalRecord {
   readonly key: Uint8Array | null;
@@ -62,6 +64,12 @@ export class Journal {
   #flushing: Promise<void> | undefined;
   /** A flush that has not begun: whatever is appended until then shares it. */
   #nextFlush: Promise<void> | undefined;
+  /** Since it was opened. */
+  #hasAppended = false;
+  #notedEnd = 0;
+  #noting: Promise<void> = Promise.resolve();
+  #noteTimer: Timer | undefined;
+  #armNote = () => {};
 
   /** Through `files` a failed flush is noted for the next start. */
   constructor(log: Log, committer: LogCommitter, files: Files) {
@@ -103,6 +111,7 @@ export class Journal {
     this.#committer.commit();
     this.#outcome = undefined;
     if (failure !== undefined) throw failure;
+    this.#hasAppended = true;
     this.onAppended?.(bytes.length, options.now);
     return baseOffset;
   }
@@ -147,6 +156,31 @@ export class Journal {
       await noteFailedFlush(this.#files, this.log).catch(() => {});
       throw error;
     }
+    this.#armNote();
+  }
+
+  /** From now on writes down how far the log is on disk, so that a start knows damage below from a torn end: some time after a flush,
+   * without which it is done by close() alone. */
+  noteEnds(clock: Clock, afterMs: number): void {
+    this.#armNote = () => {
+      this.#noteTimer ??= clock.setTimer(afterMs, () => {
+        this.#noteTimer = undefined;
+        this.#noting = this.#noteEnd();
+      });
+    };
+    this.#armNote();
+  }
+
+  async #noteEnd(): Promise<void> {
+    const { flushedOffset, dir } = this.log;
+    if (flushedOffset <= this.#notedEnd) return;
+    try {
+      await writeKnownEnd(this.#files, dir, flushedOffset);
+      this.#notedEnd = flushedOffset;
+    } catch (error) {
+      // What was noted before is still true.
+      if (!(error instanceof BroadsheetError)) throw error;
+    }
   }
 
   #assertWhole(): void {
@@ -162,10 +196,14 @@ export class Journal {
   async close(): Promise<void> {
     this.#committer.unregister(this.log);
     const { log } = this;
+    this.#armNote = () => {};
+    this.#noteTimer?.cancel();
     let flushed = false;
     try {
       if (log.offline === undefined && log.flushedOffset < log.writtenOffset) await this.#sync();
       flushed = log.flushedOffset >= log.writtenOffset;
+      await this.#noting;
+      if (this.#hasAppended) await this.#noteEnd();
     } finally {
       await log.close().catch((error: unknown) => {
         // With all records on disk, what has no space is the end of an index, and the next start makes that again.

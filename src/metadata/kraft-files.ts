@@ -1,12 +1,20 @@
 /** The files of the metadata log's folder besides the log itself: names and contents. */
-import { LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, partitionMetadataText } from '../log/checkpoints.ts';
+import {
+  LEADER_EPOCH_FILE,
+  OffsetCheckpoint,
+  PARTITION_METADATA_FILE,
+  partitionMetadataText,
+  RECOVERY_POINT_FILE,
+  readOffsetCheckpoint,
+} from '../log/checkpoints.ts';
 import { LeaderEpochs } from '../log/leader-epochs.ts';
 import type { Files } from '../log/log.ts';
 import { readTopicId } from '../log/partition-loader.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import type { Logger } from '../runtime/logging.ts';
 
-export const METADATA_FOLDER = '__cluster_metadata-0';
+export const METADATA_TOPIC = '__cluster_metadata';
+export const METADATA_FOLDER = `${METADATA_TOPIC}-0`;
 /** Topic id of the metadata log, the same in every cluster. */
 export const METADATA_TOPIC_ID = 'AAAAAAAAAAAAAAAAAAAAAQ';
 
@@ -143,4 +151,24 @@ export async function readEpochs(files: Files, folder: string): Promise<LeaderEp
       return new LeaderEpochs();
     throw error;
   }
+}
+
+/** The latest epoch of the log; both files had it before the log. Undefined where one is missing: the other may be damaged. */
+export function latestEpoch(state: QuorumState | undefined, epochs: LeaderEpochs): number | undefined {
+  if (state === undefined || epochs.latest === undefined) return undefined;
+  return Math.max(state.leaderEpoch, epochs.latest.epoch);
+}
+
+/** How far the metadata log is known to go, which is noted in its folder, where Apache Kafka leaves it alone; 0 if nothing tells. */
+export async function readKnownEnd(files: Files, folder: string, logger: Logger): Promise<number> {
+  const noted = await readOffsetCheckpoint(files, `${folder}/${RECOVERY_POINT_FILE}`, logger);
+  const { offset, checked } = noted.of(METADATA_TOPIC, METADATA_TOPIC_ID, 0);
+  return checked ? offset : 0;
+}
+
+/** Notes it; all below is on disk, and a batch's border. Rejects with IO, NO_SPACE ... */
+export function writeKnownEnd(files: Files, folder: string, offset: number): Promise<void> {
+  const noted = new OffsetCheckpoint();
+  noted.set(METADATA_TOPIC, 0, offset, METADATA_TOPIC_ID);
+  return files.writeAtomic(`${folder}/${RECOVERY_POINT_FILE}`, noted.text());
 }

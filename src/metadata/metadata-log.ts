@@ -1,4 +1,5 @@
 /** Opens the metadata log beside its snapshots. */
+import { dirname } from 'node:path';
 import { PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
 import type { Files, Log, LogEngine } from '../log/log.ts';
 import { parsePartitionFolder } from '../log/partition-names.ts';
@@ -21,20 +22,30 @@ const SEGMENT_OR_SNAPSHOT = /^\d{20}[.-]/;
 /** Kafka's defaults. */
 const INDEX_OPTIONS = { indexBytes: 10 * 1024 * 1024, indexIntervalBytes: 4096 };
 
+/** What is known of a log before it is opened. */
+export interface LogFacts {
+  /** Of the last leader; undefined: not known. */
+  readonly latestLeaderEpoch: number | undefined;
+  /** The log reached this offset, a batch's border; 0: not known. */
+  readonly knownEnd: number;
+  /** ms since the epoch. */
+  readonly now: number;
+}
+
 export interface OpenedLog extends LoadedSnapshot {
   readonly log: Log;
 }
 
 /**
  * Reads the newest snapshot that is whole and opens the log; what no snapshot holds is recovered, however it was closed.
- * Throws CORRUPT when snapshot and log together do not hold everything.
+ * Throws CORRUPT when snapshot and log together do not hold everything; nothing was cut then.
  */
 export async function openMetadataLog(
   engine: LogEngine,
   folder: string,
   names: readonly string[],
   options: MetadataLogOptions,
-  now: number,
+  facts: LogFacts,
 ): Promise<OpenedLog> {
   const first = firstSegmentOffset(names);
   const all = snapshotNames(names);
@@ -43,6 +54,8 @@ export async function openMetadataLog(
   const loaded = await loadNewest(engine.files, folder, usable);
   const snapshotEnd = loaded.snapshot?.endOffset ?? 0;
   const fault = loaded.damaged[0]?.fault;
+  // What a snapshot holds the log may lack.
+  const knownEnd = facts.knownEnd > snapshotEnd ? facts.knownEnd : 0;
   const start = first ?? snapshotEnd;
   if (start > snapshotEnd) {
     throw (
@@ -53,6 +66,7 @@ export async function openMetadataLog(
       )
     );
   }
+  const { latestLeaderEpoch, now } = facts;
   const open = (logStartOffset: number) =>
     engine.open(folder, {
       ...options,
@@ -62,9 +76,22 @@ export async function openMetadataLog(
       recoveryPoint: snapshotEnd,
       cleanShutdown: false,
       dense: true,
+      knownEnd,
+      ...(latestLeaderEpoch === undefined ? {} : { latestLeaderEpoch }),
       now,
     });
-  const log = await open(start);
+  let log: Log;
+  try {
+    log = await open(start);
+  } catch (error) {
+    if (knownEnd === 0 || !(error instanceof BroadsheetError) || error.code !== 'CORRUPT') throw error;
+    throw forgetful(folder, error.message);
+  }
+  // Without any segment it is a new one.
+  if (log.logEndOffset < knownEnd) {
+    await log.close();
+    throw forgetful(folder, `${folder} has no segment, and its log is known to reach offset ${knownEnd}`);
+  }
   const damagedEnd = loaded.damaged[0]?.name.endOffset ?? 0;
   if (fault !== undefined && log.logEndOffset < damagedEnd) {
     await log.close();
@@ -75,6 +102,14 @@ export async function openMetadataLog(
   await log.close();
   await removeLog(engine.files, folder);
   return { ...loaded, log: await open(snapshotEnd) };
+}
+
+/** A broker that forgets topics sets their folders aside: it is for whoever runs it to say that it may. */
+function forgetful(folder: string, what: string): BroadsheetError {
+  return new BroadsheetError(
+    'CORRUPT',
+    `${what}: topics or configs that were acknowledged would be forgotten. Restore a backup, or take the damage out: broadsheet check ${dirname(folder)} --repair`,
+  );
 }
 
 async function removeLog(files: Files, folder: string): Promise<void> {

@@ -31,6 +31,8 @@ export interface SnapshotSettings {
   readonly retentionMs: number;
   /** Time between two looks at what is too old, ms. */
   readonly checkIntervalMs: number;
+  /** log.flush.offset.checkpoint.interval.ms: after what time it is written down how far the log is on disk, ms. */
+  readonly recoveryPointMs: number;
 }
 
 export interface SnapshotSource {

@@ -55,13 +55,13 @@ describe.each(ENGINES)('a segment is repaired, engine=$name', ({ make }) => {
       const harmed = Buffer.from(whole);
       harmed[index * SIZE + at]! ^= at === 7 ? 0x40 : 0x10;
       writeFileSync(path, harmed);
-      const repaired = await repairSegment(files, dir, base, nextBase, 100);
+      const repaired = await repairSegment(files, dir, base, nextBase, { endOffset: 100 });
       expect(repaired, `byte ${at}`).toEqual({ bytes: SIZE, offsets: 1 });
       const name = readdirSync(dir).find((each) => each.endsWith('.quarantine'))!;
       expect(name).toBe(`${segmentFileName(base, '.log')}.${index * SIZE}.quarantine`);
       expect(readFileSync(join(dir, name))).toEqual(harmed.subarray(index * SIZE, (index + 1) * SIZE));
       expect(await read(dir)).toEqual({ offsets: without(base + index), end: 100 });
-      expect(await repairSegment(files, dir, base, nextBase, 100)).toBeUndefined();
+      expect(await repairSegment(files, dir, base, nextBase, { endOffset: 100 })).toBeUndefined();
       rmSync(join(dir, name));
     }
   });

@@ -65,6 +65,7 @@ class Run {
       retentionBytes: -1,
       retentionMs: -1,
       checkIntervalMs: 60_000,
+      recoveryPointMs: 60_000,
       ...settings,
     });
     return run;

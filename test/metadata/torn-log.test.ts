@@ -1,22 +1,22 @@
-import { mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { RECOVERY_POINT_FILE } from '../../src/log/checkpoints.ts';
 import { NativeEngine } from '../../src/log/native-engine.ts';
 import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
+import { scratch } from '../support/logs.ts';
 
 let dir: string;
 let logFile: string;
 beforeEach(() => {
-  dir = mkdtempSync(join(tmpdir(), 'broadsheet-torn-'));
+  dir = scratch(true);
   logFile = `${dir}/__cluster_metadata-0/00000000000000000000.log`;
 });
-afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
 const engine = new NativeEngine();
 afterAll(() => engine.close());
 
 async function open(): Promise<ClusterMetadata> {
+  rmSync(`${dir}/__cluster_metadata-0/${RECOVERY_POINT_FILE}`, { force: true });
   return ClusterMetadata.open({
     dataDir: dir,
     engine,
@@ -32,7 +32,7 @@ function create(metadata: ClusterMetadata, name: string): void {
   expect(metadata.createTopics([spec], 1000)[0]).toMatchObject({ ok: true });
 }
 
-describe('a metadata log whose last batch is damaged', () => {
+describe('a metadata log whose last batch is damaged, and was not noted to be on disk', () => {
   it('is cut there, at every byte, and goes on', async () => {
     const metadata = await open();
     await metadata.activate([], 1000);
