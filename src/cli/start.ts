@@ -76,15 +76,21 @@ function explained(error: unknown): unknown {
   return new BroadsheetError(error.code, `${error.message}: ${advice}`);
 }
 
-/** While `work` goes on the young generation stays as small as it begins. What a start makes lives on, so V8 would let it grow
- * to its most, 16 MB that it keeps while idle; collecting a small one more often costs no more. */
-async function withSmallYoungGeneration<T>(work: () => Promise<T>): Promise<T> {
+/**
+ * Runs `work` with V8 set for a start, and gives V8 its defaults back:
+ * - The young generation stays as small as it begins. What a start makes lives on, so V8 would let it grow to its most, 16 MB that
+ *   it keeps while idle; collecting a small one more often costs no more.
+ * - Nothing is optimized: with many partitions the compiler took more processor time than what it made then saved, and memory that
+ *   stayed.
+ */
+async function withStartFlags<T>(work: () => Promise<T>): Promise<T> {
   setFlagsFromString('--semi-space-growth-factor=1');
+  setFlagsFromString('--no-opt');
   try {
     return await work();
   } finally {
-    // V8's default.
     setFlagsFromString('--semi-space-growth-factor=2');
+    setFlagsFromString('--opt');
   }
 }
 
@@ -94,7 +100,7 @@ async function start(options: StartOptions): Promise<void> {
     ...(options.set ?? []),
   ]);
   const logger = createLogger(options.logLevel);
-  const broker = await withSmallYoungGeneration(() =>
+  const broker = await withStartFlags(() =>
     createBroker({
       dataDir: options.data,
       memory: options.memory,
