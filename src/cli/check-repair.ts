@@ -19,6 +19,7 @@ import { copyLogStarts, LOG_START_COPY_FILE } from '../log/log-starts.ts';
 import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/partition-check.ts';
 import { parsePartitionFolder } from '../log/partition-names.ts';
 import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
+import { segmentFileName } from '../log/segment-names.ts';
 import { repairSegment } from '../log/segment-repair.ts';
 import { encodeEntries, TRANSACTION_INDEX_CHECKPOINT } from '../log/txn-index.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
@@ -28,6 +29,7 @@ import {
   readMetaProperties,
 } from '../metadata/meta-properties.ts';
 import { repairMetadata } from '../metadata/metadata-repair.ts';
+import { LEADER_EPOCH_AT } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { silentLogger } from '../runtime/logging.ts';
 
@@ -193,6 +195,22 @@ async function isWhole(path: string): Promise<boolean> {
   }
 }
 
+/** What no checksum covers costs no record: it is as the batches around it and the history say. Gives how many were wrong. */
+async function repairEpochs(
+  { files, partitions }: RepairState,
+  folder: string,
+  name: string,
+): Promise<number> {
+  const epochs = partitions.get(basename(folder))?.epochs.get(name);
+  if (epochs === undefined) return 0;
+  const path = join(folder, name);
+  const bytes = await readFile(path);
+  for (const [position, epoch] of epochs) bytes.writeInt32BE(epoch, position + LEADER_EPOCH_AT);
+  // Another file: a backup may share this one.
+  await files.writeAtomic(path, bytes);
+  return epochs.size;
+}
+
 async function repairLog(
   state: RepairState,
   folderName: string,
@@ -211,8 +229,14 @@ async function repairLog(
     const offset = snapshotOffset(name);
     if (offset !== undefined && offset > end && (await isWhole(join(folder, name)))) end = offset;
   }
+  const epochs = await repairEpochs(state, folder, segmentFileName(base, '.log'));
   const mend = isMetadata ? repairMetadata : repairSegment;
   const repaired = await mend(state.files, folder, base, next, { endOffset: end });
-  if (repaired === undefined) return undefined;
-  return `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`;
+  const done: string[] = [];
+  if (epochs > 0) done.push(`${epochs} leader epochs are written again`);
+  if (repaired !== undefined)
+    done.push(
+      `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`,
+    );
+  return done.length === 0 ? undefined : done.join('; ');
 }

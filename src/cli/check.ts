@@ -14,9 +14,20 @@ import {
 import type { Files } from '../log/log.ts';
 import { LOG_START_COPY_FILE, LogStarts } from '../log/log-starts.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
+import { readTopicId } from '../log/partition-loader.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
-import { METADATA_FOLDER, parseQuorumState, readKnownEnd, snapshotNames } from '../metadata/kraft-files.ts';
+import { replayClosed } from '../metadata/closed-log.ts';
+import type { ClusterImage } from '../metadata/image.ts';
+import {
+  latestEpoch,
+  METADATA_FOLDER,
+  parseQuorumState,
+  readEpochs,
+  readKnownEnd,
+  readQuorumState,
+  snapshotNames,
+} from '../metadata/kraft-files.ts';
 import {
   META_PROPERTIES_COPY_FILE,
   META_PROPERTIES_FILE,
@@ -70,9 +81,16 @@ export async function checkDirectory(given: string, options: CheckOptions): Prom
       await (isPartition ? inspection.partitionAlone() : inspection.all(await readdir(dir)));
       return inspection;
     };
-    const found = await inspect();
-    const repaired = options.repair ? await found.repair() : [];
-    await (repaired.length > 0 ? await inspect() : found).report(repaired);
+    let found = await inspect();
+    const repaired: Fault[] = [];
+    // What the metadata log says of others is known when that is whole.
+    for (let round = 0; options.repair && round < 2; round++) {
+      const done = await found.repair();
+      if (done.length === 0) break;
+      repaired.push(...done);
+      found = await inspect();
+    }
+    await found.report(repaired);
   } finally {
     await release();
   }
@@ -115,6 +133,8 @@ class DirectoryCheck {
   #logStarts: LogStarts | undefined;
   /** Of the metadata log. */
   #metadataEnd = 0;
+  /** Undefined where it is not there, or damaged. */
+  #image: ClusterImage | undefined;
   #total = 0;
   #done = 0;
 
@@ -165,8 +185,12 @@ class DirectoryCheck {
     const progress = new Progress(() => `${bytesText(this.#done)} of ${bytesText(this.#total)} checked`);
     const ticking = setInterval(() => progress.tick(), 200);
     try {
-      for (const folder of folders) {
+      // It knows the others' leader epochs.
+      for (const folder of folders.sort(
+        (a, b) => Number(b === METADATA_FOLDER) - Number(a === METADATA_FOLDER),
+      )) {
         await this.#partition(folder, join(this.#dir, folder), `${folder}/`, clean);
+        if (folder === METADATA_FOLDER) await this.#metadata();
         // Between files nothing else gives the timer its turn.
         progress.tick();
       }
@@ -174,7 +198,6 @@ class DirectoryCheck {
       clearInterval(ticking);
       progress.clear();
     }
-    if (folders.includes(METADATA_FOLDER)) await this.#metadata();
     this.#compare(clean);
   }
 
@@ -228,6 +251,7 @@ class DirectoryCheck {
     const report = await checkPartition(folder, {
       clean,
       deep: this.#options.deep,
+      latestLeaderEpoch: await this.#latestLeaderEpoch(name, folder),
       onBytes: (bytes) => {
         this.#done += bytes;
       },
@@ -236,6 +260,17 @@ class DirectoryCheck {
     const placed = ({ file, what }: Fault) => ({ file: `${prefix}${file}`, what });
     this.#faults.push(...report.faults.map(placed));
     this.#remarks.push(...report.remarks.map(placed));
+  }
+
+  async #latestLeaderEpoch(name: string, folder: string): Promise<number | undefined> {
+    const files = await anyFiles();
+    if (name === METADATA_FOLDER)
+      return latestEpoch(await readQuorumState(files, folder, silentLogger), await readEpochs(files, folder));
+    const topic = this.#image?.topicsById.get((await readTopicId(files, folder)) ?? '');
+    const partition = parsePartitionFolder(name);
+    return topic?.name === partition?.topic
+      ? topic?.partitions.get(partition?.index ?? -1)?.leaderEpoch
+      : undefined;
   }
 
   /** What only the metadata log has. */
@@ -256,6 +291,10 @@ class DirectoryCheck {
         this.#faults.push({ file: `${METADATA_FOLDER}/${snapshot.name}`, what: (error as Error).message });
       }
     }
+    const report = this.#partitions.get(METADATA_FOLDER)!;
+    if (report.faults.length > 0 || report.endOffset < this.#metadataEnd) return;
+    const { image, unfit } = await replayClosed(await anyFiles(), folder);
+    if (unfit.size === 0) this.#image = image;
   }
 
   /** Where a log ended at least, by what is vouched for; 0 if nothing is. */

@@ -38,6 +38,8 @@ export interface CheckOptions {
   readonly clean: boolean;
   /** Whether records are read too: unpacked, counted, their offsets compared. */
   readonly deep?: boolean;
+  /** The latest leader epoch that the partition has had. Default: it is not known. */
+  readonly latestLeaderEpoch?: number | undefined;
   /** Called with every so many bytes of segments that were read. */
   readonly onBytes?: (bytes: number) => void;
 }
@@ -56,6 +58,8 @@ export interface PartitionReport {
   /** What transaction indexes ought to hold, by name, of those that hold something else. */
   readonly aborted: ReadonlyMap<string, readonly AbortedTransaction[]>;
   readonly topicId: string | undefined;
+  /** Leader epochs that batches ought to have, by segment file and position, of those that can't have the one that they have. */
+  readonly epochs: ReadonlyMap<string, ReadonlyMap<number, number>>;
   /** What is wrong. */
   readonly faults: readonly Fault[];
   /** What is not, but worth knowing: a torn end that the next start cuts off. */
@@ -91,7 +95,7 @@ class PartitionCheck {
   #bytes = 0;
   #endOffset = 0;
   #hasGaps = false;
-  #leaderEpoch = -1;
+  #epochCheck: EpochCheck | undefined;
 
   constructor(folder: string, options: CheckOptions) {
     this.#folder = folder;
@@ -106,6 +110,10 @@ class PartitionCheck {
     this.#epochs = await this.#parsed(LEADER_EPOCH_FILE, (bytes) =>
       LeaderEpochs.parse(bytes.toString('latin1')),
     );
+    const epochCheck = new EpochCheck(this.#options.latestLeaderEpoch, this.#epochs, (file, what) =>
+      this.#fault(file, what),
+    );
+    this.#epochCheck = epochCheck;
     const segments = this.#names.filter((name) => SEGMENT.test(name));
     const startOffset = segments.length === 0 ? 0 : Number(segments[0]!.slice(0, 20));
     this.#endOffset = startOffset;
@@ -113,6 +121,7 @@ class PartitionCheck {
     for (const [index, name] of segments.entries()) {
       await this.#segment(name, index === segments.length - 1);
     }
+    epochCheck.finish();
     await this.#checksums();
     await this.#others(segments);
     return {
@@ -124,6 +133,7 @@ class PartitionCheck {
       lastSegment: segments.at(-1),
       hasGaps: this.#hasGaps,
       aborted: this.#aborted,
+      epochs: epochCheck.wrong,
       topicId,
       faults: this.#faults,
       remarks: this.#remarks,
@@ -222,15 +232,7 @@ class PartitionCheck {
     if (batch instanceof LegacyBatch === false && first > this.#endOffset) this.#hasGaps = true;
     this.#endOffset = Math.max(this.#endOffset, last + 1);
     if (batch instanceof LegacyBatch) return;
-    if (batch.leaderEpoch < this.#leaderEpoch) {
-      fault(`leader epoch ${batch.leaderEpoch} comes after ${this.#leaderEpoch}`);
-    }
-    this.#leaderEpoch = Math.max(this.#leaderEpoch, batch.leaderEpoch);
-    const epoch = this.#epochs?.epochOf(first) ?? -1;
-    // -1: below the log start offset, where the history was cut off.
-    if (epoch >= 0 && epoch !== batch.leaderEpoch) {
-      this.#fault(LEADER_EPOCH_FILE, `offset ${first} has leader epoch ${batch.leaderEpoch}, not ${epoch}`);
-    }
+    this.#epochCheck?.next({ file: name, position, offset: first, epoch: batch.leaderEpoch });
     this.#transactions.next(batch);
     if (this.#options.deep) this.#records(batch, fault);
   }
@@ -286,6 +288,73 @@ class PartitionCheck {
         `epoch ${last.epoch} begins at ${last.startOffset}, and the log ends at ${this.#endOffset}`,
       );
     }
+  }
+}
+
+interface PlacedEpoch {
+  /** Of the segment. */
+  readonly file: string;
+  readonly position: number;
+  readonly offset: number;
+  readonly epoch: number;
+}
+
+/** Leader epochs of batches in order: no checksum covers them. They do not descend, nor pass the partition's; one that leaps over
+ * that of the batch behind it was altered, not that one. */
+class EpochCheck {
+  readonly wrong = new Map<string, Map<number, number>>();
+  readonly #latest: number;
+  readonly #history: LeaderEpochs | undefined;
+  readonly #fault: (file: string, what: string) => void;
+  /** Of the batches before those that are held. */
+  #before = -1;
+  /** At most two: what comes behind tells which one of them was altered. */
+  readonly #held: PlacedEpoch[] = [];
+
+  constructor(
+    latest: number | undefined,
+    history: LeaderEpochs | undefined,
+    fault: (file: string, what: string) => void,
+  ) {
+    this.#latest = latest ?? Number.POSITIVE_INFINITY;
+    this.#history = history;
+    this.#fault = fault;
+  }
+
+  next(batch: PlacedEpoch): void {
+    this.#held.push(batch);
+    if (this.#held.length > 2) this.#judge(this.#held.shift()!);
+  }
+
+  finish(): void {
+    while (this.#held.length > 0) this.#judge(this.#held.shift()!);
+  }
+
+  #judge({ file, position, offset, epoch }: PlacedEpoch): void {
+    const before = this.#before;
+    const fault = (what: string) =>
+      this.#fault(file, `batch at position ${position}: leader epoch ${epoch} ${what}`);
+    // -1: below the log start offset, where the history was cut off.
+    const noted = this.#history?.epochOf(offset) ?? -1;
+    let behind = this.#latest;
+    const [next, after] = this.#held.map((each) => each.epoch);
+    if (next !== undefined && next >= before && next < epoch) {
+      const isNextWrong = noted === epoch || (after !== undefined && after >= epoch && after <= this.#latest);
+      if (!isNextWrong) behind = Math.min(next, behind);
+    }
+    if (epoch >= before && epoch <= behind) {
+      this.#before = epoch;
+      if (noted >= 0 && noted !== epoch)
+        this.#fault(LEADER_EPOCH_FILE, `offset ${offset} has leader epoch ${epoch}, not ${noted}`);
+      return;
+    }
+    if (epoch < before) fault(`comes after ${before}`);
+    else if (epoch > this.#latest) fault(`has not begun: the partition's is ${this.#latest}`);
+    else fault(`comes before ${behind}`);
+    let right = noted >= before && noted <= behind ? noted : before;
+    if (right < 0) right = Math.max(0, Math.min(next ?? 0, behind));
+    const ofFile = this.wrong.get(file) ?? new Map<number, number>();
+    this.wrong.set(file, ofFile.set(position, right));
   }
 }
 

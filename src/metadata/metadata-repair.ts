@@ -4,17 +4,12 @@
  * applied any more, and go too.
  */
 import type { Files } from '../log/log.ts';
-import { SegmentFile } from '../log/segment-file.ts';
-import { offsetOfFileName, segmentFileName } from '../log/segment-names.ts';
 import { type Fill, type RepairOptions, repairSegment, type SegmentRepair } from '../log/segment-repair.ts';
-import { RecordBatch } from '../protocol/records/reader.ts';
 import { BatchBuilder } from '../protocol/records/writer.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { ClusterImage, ConfigResource, ImageLoader } from './image.ts';
-import { snapshotNames } from './kraft-files.ts';
-import { decodeMetadataRecord, encodeMetadataRecord } from './records.ts';
-import { loadNewest } from './snapshot.ts';
+import { replayClosed, segmentBases } from './closed-log.ts';
+import { encodeMetadataRecord } from './records.ts';
 
 const RECORDS_PER_BATCH = 5000;
 /** More are missing by no damage that leaves the rest of a segment whole. */
@@ -31,7 +26,9 @@ export async function repairMetadata(
   const repaired = await repairSegment(files, folder, baseOffset, nextBase, { ...options, fill: noOps });
   if (repaired === undefined) return undefined;
   let { bytes, offsets } = repaired;
-  for (let refused = await unfit(files, folder); refused.size > 0; refused = await unfit(files, folder)) {
+  for (;;) {
+    const { unfit: refused } = await replayClosed(files, folder);
+    if (refused.size === 0) return { bytes, offsets };
     const bases = await segmentBases(files, folder);
     for (const [i, base] of bases.entries()) {
       const next = bases[i + 1] ?? Number.POSITIVE_INFINITY;
@@ -40,7 +37,6 @@ export async function repairMetadata(
       offsets += more?.offsets ?? 0;
     }
   }
-  return { bytes, offsets };
 }
 
 const noOps: Fill = (firstOffset, nextOffset, leaderEpoch) => {
@@ -60,52 +56,3 @@ const noOps: Fill = (firstOffset, nextOffset, leaderEpoch) => {
   }
   return Buffer.concat(parts);
 };
-
-async function segmentBases(files: Files, folder: string): Promise<number[]> {
-  return (await files.list(folder))
-    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
-    .filter((base) => base !== undefined)
-    .sort((a, b) => a - b);
-}
-
-/** Base offsets of the batches that do not fit what comes before them. */
-async function unfit(files: Files, folder: string): Promise<Set<number>> {
-  const names = (await files.list(folder)).map(({ name }) => name);
-  const { snapshot } = await loadNewest(files, folder, snapshotNames(names));
-  const from = snapshot?.endOffset ?? 0;
-  const image = new ClusterImage();
-  const loader = new ImageLoader(image);
-  if (from > 0) for (const record of snapshot?.records ?? []) loader.apply(record);
-  const found = new Set<number>();
-  for (const base of await segmentBases(files, folder)) {
-    const file = await SegmentFile.open(`${folder}/${segmentFileName(base, '.log')}`);
-    try {
-      for await (const placed of file.batches()) {
-        for (const { batch } of placed) {
-          if (!(batch instanceof RecordBatch) || batch.isControl || batch.lastOffset < from) continue;
-          if (!fits(batch, image, loader, from)) found.add(batch.baseOffset);
-        }
-      }
-    } finally {
-      await file.close();
-    }
-  }
-  return found;
-}
-
-function fits(batch: RecordBatch, image: ClusterImage, loader: ImageLoader, from: number): boolean {
-  try {
-    for (const { offset, value } of batch.records()) {
-      if (offset < from) continue;
-      const record = decodeMetadataRecord(value ?? new Uint8Array());
-      // It would wait for a later topic of that name.
-      if (record.type === 'Config' && record.data.resourceType === ConfigResource.TOPIC)
-        if (!loader.inTransaction && !image.topicsByName.has(record.data.resourceName)) return false;
-      loader.apply(record);
-    }
-    return true;
-  } catch (error) {
-    if (!(error instanceof BroadsheetError)) throw error;
-    return false;
-  }
-}

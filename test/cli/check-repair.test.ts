@@ -7,6 +7,7 @@ import { LogCommitter } from '../../src/log/committer.ts';
 import type { LogEngine } from '../../src/log/log.ts';
 import { LogManager } from '../../src/log/log-manager.ts';
 import type { AppendListener } from '../../src/log/partition.ts';
+import { checkPartition } from '../../src/log/partition-check.ts';
 import { segmentFileName } from '../../src/log/segment-names.ts';
 import { createMetaProperties } from '../../src/metadata/meta-properties.ts';
 import { readBatches } from '../../src/protocol/records/reader.ts';
@@ -16,7 +17,7 @@ import { silentLogger } from '../../src/runtime/logging.ts';
 import { offsetsText } from '../support/checkpoint-text.ts';
 import { cli } from '../support/cli.ts';
 import { ENGINES } from '../support/engines.ts';
-import { batch, scratch } from '../support/logs.ts';
+import { batch, OPTIONS, scratch } from '../support/logs.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
 import { LOG_SETTINGS, topicConfigForTests } from '../support/topic-config.ts';
 
@@ -180,6 +181,49 @@ const CASES: readonly Case[] = [
 ];
 
 describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
+  it('finds the leader epoch that was altered, and writes it again', async () => {
+    const engine = make();
+    const dir = join(scratch(true), 't-0');
+    const log = await engine.open(dir, OPTIONS);
+    const epochs = Array.from({ length: 80 }, (_, i) => [3, 5, 8][Math.floor(i / 30)]!);
+    for (const [i, epoch] of epochs.entries()) {
+      const bytes = batch({ maxTimestamp: 1, payload: new Uint8Array(50).fill(i) });
+      log.stage(bytes, 0, bytes.length, epoch, 1000);
+      engine.commit(() => {});
+    }
+    await engine.close();
+    // Segments begin at 0, 36 and 72; where an epoch begins, what is next to it may have either.
+    for (const i of [0, 1, 29, 30, 35, 36, 59, 60, 71, 72, 79]) {
+      const path = join(dir, segmentFileName(i < 36 ? 0 : i < 72 ? 36 : 72, '.log'));
+      const at = (i % 36) * SIZE + 12;
+      const whole = readFileSync(path);
+      for (const altered of [-2, 1, 4, 6, 7, 9, 1 << 30]) {
+        const around = [epochs[i - 1] ?? -1, epochs[i]!, epochs[i + 1] ?? 8];
+        if (altered >= around[0]! && altered <= around[2]!) continue;
+        const harmed = Buffer.from(whole);
+        harmed.writeInt32BE(altered, at);
+        writeFileSync(path, harmed);
+        const report = await checkPartition(dir, { clean: true, latestLeaderEpoch: 8 });
+        const where = `batch ${i}, epoch ${altered}`;
+        expect(report.faults, where).toHaveLength(1);
+        const [file, positions] = [...report.epochs][0]!;
+        expect([file, ...positions.keys()], where).toEqual([path.slice(dir.length + 1), at - 12]);
+        expect(around, where).toContain([...positions.values()][0]);
+      }
+      writeFileSync(path, whole);
+    }
+    const path = join(dir, segmentFileName(36, '.log'));
+    const whole = readFileSync(path);
+    flip(path, 5 * SIZE + 14);
+    const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
+    const what = '1 leader epochs are written again';
+    expect([code, JSON.parse(stdout.toString()).repaired]).toEqual([
+      0,
+      [{ file: segmentFileName(36, '.log'), what }],
+    ]);
+    expect(readFileSync(path)).toEqual(whole);
+  });
+
   it.each(CASES)('mends $what', async ({ isClean, gone = [], files, harm }) => {
     const dir = await stopped(make());
     const properties = readFileSync(join(dir, 'meta.properties'), 'latin1');

@@ -2,7 +2,7 @@
 import { cpSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { RECOVERY_POINT_FILE } from '../../src/log/checkpoints.ts';
+import { partitionMetadataText, RECOVERY_POINT_FILE } from '../../src/log/checkpoints.ts';
 import type { LogEngine } from '../../src/log/log.ts';
 import { ClusterMetadata } from '../../src/metadata/cluster-metadata.ts';
 import { ConfigResource } from '../../src/metadata/image.ts';
@@ -11,7 +11,7 @@ import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { cli } from '../support/cli.ts';
 import { ENGINES } from '../support/engines.ts';
-import { scratch } from '../support/logs.ts';
+import { batch, OPTIONS, scratch } from '../support/logs.ts';
 import { scaled } from '../support/scale.ts';
 
 const FOLDER = '__cluster_metadata-0';
@@ -195,6 +195,30 @@ describe.each(ENGINES)('where the metadata log ended is known, engine=$name', ({
       await stop(run);
       rmSync(work, { recursive: true });
     }
+  });
+
+  it('knows the leader epochs that check and repair go by', async () => {
+    const dir = await stopped();
+    const path = join(dir, LOG);
+    const run = await start(dir);
+    const topicId = run.metadata.image.topicsByName.get('t0')!.id;
+    const log = await run.engine.open(join(dir, 't0-0'), OPTIONS);
+    for (let i = 0; i < 3; i++) {
+      const bytes = batch({ maxTimestamp: 1 });
+      log.stage(bytes, 0, bytes.length, 0, 1000);
+      run.engine.commit(() => {});
+    }
+    await log.close();
+    writeFileSync(join(dir, 't0-0', 'partition.metadata'), partitionMetadataText(topicId));
+    await stop(run);
+    const files = [path, join(dir, 't0-0', '00000000000000000000.log')];
+    const whole = files.map((file) => readFileSync(file));
+    for (const file of files) flip(file, batchesIn(file).at(-1)!.position + 15);
+    const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
+    // The second was known once the first was put right.
+    expect([code, JSON.parse(stdout.toString()).faults]).toEqual([0, []]);
+    expect(JSON.parse(stdout.toString()).repaired).toHaveLength(2);
+    expect(files.map((file) => readFileSync(file))).toEqual(whole);
   });
 
   it('cuts behind it at a batch of a leader epoch that has not begun', async () => {
