@@ -20,7 +20,7 @@ import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/part
 import { parsePartitionFolder } from '../log/partition-names.ts';
 import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
 import { segmentFileName } from '../log/segment-names.ts';
-import { repairSegment } from '../log/segment-repair.ts';
+import { refill, repairSegment } from '../log/segment-repair.ts';
 import { encodeEntries, TRANSACTION_INDEX_CHECKPOINT } from '../log/txn-index.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
 import {
@@ -145,7 +145,7 @@ async function repairLogStarts(state: RepairState, file: string): Promise<string
     if (topicId !== undefined) starts.push({ topic, topicId, index, offset });
   }
   const kept = await keep(state.files, join(state.dir, file));
-  await copyLogStarts(state.files, state.dir, starts);
+  await copyLogStarts(state.files, state.dir, starts, false);
   await state.files.writeAtomic(join(state.dir, LOG_START_FILE), checkpoint.text());
   return `is set aside as ${kept}, and written again from ${LOG_START_FILE} and its copy`;
 }
@@ -228,6 +228,10 @@ async function repairLog(
   for (const name of names) {
     const offset = snapshotOffset(name);
     if (offset !== undefined && offset > end && (await isWhole(join(folder, name)))) end = offset;
+  }
+  if (!names.includes(segmentFileName(base, '.log'))) {
+    const offsets = await refill(state.files, folder, base, Number.isFinite(next) ? next : end);
+    return offsets === 0 ? undefined : `is written again without records: ${offsets} offsets have none now`;
   }
   const epochs = await repairEpochs(state, folder, segmentFileName(base, '.log'));
   const mend = isMetadata ? repairMetadata : repairSegment;

@@ -12,11 +12,12 @@ import {
   RECOVERY_POINT_FILE,
 } from '../log/checkpoints.ts';
 import type { Files } from '../log/log.ts';
-import { LOG_START_COPY_FILE, LogStarts } from '../log/log-starts.ts';
+import { LOG_START_COPY_FILE, type LogStart, LogStarts } from '../log/log-starts.ts';
 import { checkPartition, type Fault, type PartitionReport } from '../log/partition-check.ts';
 import { readTopicId } from '../log/partition-loader.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from '../log/partition-names.ts';
 import { fileError } from '../log/segment-file.ts';
+import { segmentFileName } from '../log/segment-names.ts';
 import { replayClosed } from '../metadata/closed-log.ts';
 import type { ClusterImage } from '../metadata/image.ts';
 import {
@@ -297,6 +298,13 @@ class DirectoryCheck {
     if (unfit.size === 0) this.#image = image;
   }
 
+  #logStart(folder: string): LogStart | undefined {
+    const partition = parsePartitionFolder(folder);
+    const topicId = this.#partitions.get(folder)?.topicId;
+    if (partition === undefined || topicId === undefined || folder === METADATA_FOLDER) return undefined;
+    return this.#logStarts?.get(partition.topic, topicId, partition.index);
+  }
+
   /** Where a log ended at least, by what is vouched for; 0 if nothing is. */
   #knownEnd(folder: string): number {
     if (folder === METADATA_FOLDER) return this.#metadataEnd;
@@ -306,15 +314,22 @@ class DirectoryCheck {
     const { topic, index } = parsed;
     const known = [
       this.#checkpoints.get(RECOVERY_POINT_FILE)?.of(topic, topicId, index),
-      this.#logStarts?.get(topic, topicId, index),
+      this.#logStart(folder),
     ];
     return Math.max(0, ...known.map((each) => (each?.checked === true ? each.offset : 0)));
   }
 
   /** Checkpoints against what the logs have. After a stop that was not clean others may lag. */
   #compare(clean: boolean): void {
-    for (const [folder, { endOffset, lastSegment }] of this.#partitions) {
+    for (const [folder, { startOffset, endOffset, lastSegment }] of this.#partitions) {
+      const start = this.#logStart(folder);
       const known = this.#knownEnd(folder);
+      if (start?.exact === true && start.offset < (lastSegment === undefined ? known : startOffset)) {
+        this.#faults.push({
+          file: `${folder}/${segmentFileName(start.offset, '.log')}`,
+          what: `is missing: the log is known to begin at ${start.offset}`,
+        });
+      }
       if (known <= endOffset || lastSegment === undefined) continue;
       this.#faults.push({
         file: `${folder}/${lastSegment}`,

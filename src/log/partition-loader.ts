@@ -11,14 +11,16 @@ import {
 import { cutWhereSynced, FAILED_FLUSH_FILE, forgetFailedFlush } from './failed-flush.ts';
 import { LeaderEpochs } from './leader-epochs.ts';
 import type { Files, Log, LogEngine, OpenOptions } from './log.ts';
+import type { LogStart } from './log-starts.ts';
 import { logOptionsOf } from './partition.ts';
 import { forEachBatch, loadProducerState, ProducerSnapshots } from './producer-snapshot.ts';
 import { ProducerState } from './producer-state.ts';
+import { segmentFileName } from './segment-names.ts';
 import { TransactionIndex } from './txn-index.ts';
 
 export interface LoadOptions {
   readonly config: TopicConfig;
-  readonly logStart: CheckedOffset;
+  readonly logStart: LogStart;
   /** A checked one says that the log reached it, and that a batch begins there. */
   readonly recoveryPoint: CheckedOffset;
   /** Compaction may have taken offsets out, whatever cleanup.policy says now. */
@@ -61,7 +63,7 @@ export async function loadPartition(
       latestLeaderEpoch: options.leaderEpoch,
       now,
     };
-    const opened = await openOrRepair(engine, dir, openOptions, logger);
+    const opened = await openOrRepair(engine, dir, openOptions, logStart, logger);
     const { bytesTruncated, fault } = opened.recovery;
     if (bytesTruncated > 0 || fault !== undefined)
       logger.warn({ dir, bytesTruncated, fault }, 'cut bytes that did not check out off the end of the log');
@@ -107,23 +109,37 @@ async function openOrRepair(
   engine: LogEngine,
   dir: string,
   options: OpenOptions & { readonly knownEnd: number },
+  logStart: LogStart,
   logger: Logger,
 ): Promise<Log> {
+  const { knownEnd } = options;
+  let fault: string | undefined;
   try {
-    return await engine.open(dir, options);
+    const log = await engine.open(dir, options);
+    const first = log.segmentBaseOffsets()[0]!;
+    // Without any segment it begins anew.
+    const lacksAll = log.logEndOffset < knownEnd;
+    if (!lacksAll && (!logStart.exact || first <= logStart.offset)) return log;
+    fault = `${segmentFileName(logStart.offset, '.log')} is missing`;
+    await log.close();
   } catch (error) {
     const { code, message } = error as BroadsheetError;
-    if (code !== 'CORRUPT' || options.knownEnd === 0) throw error;
-    // Loaded when it is needed, which is hardly ever.
-    const { repairEnd } = await import('./segment-repair.ts');
-    const repaired = await repairEnd(engine.files, dir, options.knownEnd);
-    if (repaired !== undefined)
-      logger.warn(
-        { dir, fault: message, ...repaired },
-        'records that were on disk are damaged or missing: their bytes went to quarantine, their offsets have no record now',
-      );
-    return engine.open(dir, { ...options, knownEnd: 0 });
+    if (code !== 'CORRUPT' || knownEnd === 0) throw error;
+    fault = message;
   }
+  // Loaded when it is needed, which is hardly ever.
+  const { repairEnd, repairStart } = await import('./segment-repair.ts');
+  const repaired = [
+    logStart.exact ? await repairStart(engine.files, dir, logStart.offset) : undefined,
+    knownEnd > 0 ? await repairEnd(engine.files, dir, knownEnd) : undefined,
+  ];
+  const found = repaired.filter((each) => each !== undefined);
+  for (const each of found.length > 0 ? found : [{}])
+    logger.warn(
+      { dir, fault, ...each },
+      'records that were on disk are damaged or missing: their bytes went to quarantine, their offsets have no record now',
+    );
+  return engine.open(dir, { ...options, knownEnd: 0 });
 }
 
 /** Opens a folder that was made for a new partition and holds an empty segment at most: nothing else is looked for. */

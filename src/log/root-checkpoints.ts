@@ -7,7 +7,7 @@ import {
   RECOVERY_POINT_FILE,
 } from './checkpoints.ts';
 import type { Files } from './log.ts';
-import { copyLogStarts } from './log-starts.ts';
+import { copyLogStarts, type LogStart } from './log-starts.ts';
 import type { Partition } from './partition.ts';
 import { partitionFolder } from './partition-names.ts';
 
@@ -25,7 +25,7 @@ export interface UnopenedPartition {
   readonly topicId: string;
   readonly index: number;
   readonly recoveryPoint: CheckedOffset;
-  readonly logStart: CheckedOffset;
+  readonly logStart: LogStart;
 }
 
 interface KnownPartitions {
@@ -90,7 +90,10 @@ export class RootCheckpoints {
   async #write(file: RootCheckpoint, text: string): Promise<void> {
     // Where it fails, either text may be there.
     this.#written.delete(file);
-    if (file === LOG_START_FILE) await copyLogStarts(this.#files, this.#dataDir, this.#raisedStarts());
+    if (file === LOG_START_FILE) {
+      const isComplete = [...this.#known.unopened()].every(({ logStart }) => logStart.exact);
+      await copyLogStarts(this.#files, this.#dataDir, this.#starts(), isComplete);
+    }
     await this.#files.writeAtomic(`${this.#dataDir}/${file}`, text);
     this.#written.set(file, text);
   }
@@ -98,8 +101,8 @@ export class RootCheckpoints {
   #text(file: RootCheckpoint): string {
     const checkpoint = new OffsetCheckpoint();
     if (file === LOG_START_FILE) {
-      for (const { topic, topicId, index, offset } of this.#raisedStarts())
-        checkpoint.set(topic, index, offset, topicId);
+      for (const { topic, topicId, index, offset, isRaised } of this.#starts())
+        if (isRaised) checkpoint.set(topic, index, offset, topicId);
       return checkpoint.text();
     }
     for (const partition of this.#known.partitions()) {
@@ -114,14 +117,23 @@ export class RootCheckpoints {
     return checkpoint.text();
   }
 
-  /** Of logs that start above their first segment, as far as that is known. */
-  *#raisedStarts(): Generator<{ topic: string; topicId: string; index: number; offset: number }> {
+  /** Of logs that start above 0, as far as that is known; and whether above their first segment, which Kafka has to be told. */
+  *#starts(): Generator<{
+    topic: string;
+    topicId: string;
+    index: number;
+    offset: number;
+    isRaised: boolean;
+  }> {
     for (const { topic, topicId, index, log } of this.#known.partitions()) {
       const offset = log.logStartOffset;
-      if (offset > (log.segmentBaseOffsets()[0] ?? 0)) yield { topic, topicId, index, offset };
+      const isRaised = offset > (log.segmentBaseOffsets()[0] ?? 0);
+      if (offset > 0) yield { topic, topicId, index, offset, isRaised };
     }
     // Without an id the metadata does not know it.
-    for (const { topic, topicId, index, logStart } of this.#known.unopened())
-      if (topicId !== '' && logStart.offset > 0) yield { topic, topicId, index, offset: logStart.offset };
+    for (const { topic, topicId, index, logStart } of this.#known.unopened()) {
+      const { offset } = logStart;
+      if (topicId !== '' && offset > 0) yield { topic, topicId, index, offset, isRaised: true };
+    }
   }
 }

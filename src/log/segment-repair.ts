@@ -110,6 +110,39 @@ function findDamage(
   return found;
 }
 
+async function segmentBases(files: Files, folder: string): Promise<number[]> {
+  return (await files.list(folder))
+    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
+    .filter((base) => base !== undefined);
+}
+
+/** Has a log whose first segments are missing begin where it did: whoever is to read on from there would be sent elsewhere, perhaps
+ * to the end. Undefined where nothing is missing, or where more is than a segment can stand for. Rejects as repairEnd does. */
+export async function repairStart(
+  files: Files,
+  folder: string,
+  startOffset: number,
+): Promise<SegmentRepair | undefined> {
+  const first = Math.min(...(await segmentBases(files, folder)));
+  const offsets = await refill(files, folder, startOffset, first);
+  return offsets === 0 ? undefined : { bytes: 0, offsets };
+}
+
+/** Writes a segment of offsets without a record, in place of one that is missing. Gives how many, 0 if there are none or too many for
+ * a segment. */
+export async function refill(
+  files: Files,
+  folder: string,
+  firstOffset: number,
+  nextOffset: number,
+): Promise<number> {
+  const offsets = nextOffset - firstOffset;
+  if (!(offsets > 0 && offsets <= MAX_INT32)) return 0;
+  const path = join(folder, segmentFileName(firstOffset, '.log'));
+  await files.writeAtomic(path, emptyBatch(firstOffset, nextOffset, 0));
+  return offsets;
+}
+
 /** Repairs the segment in which a log does not reach `endOffset`, though it is known to. Undefined if no damage is found. Rejects with
  * IO, NO_SPACE ... */
 export async function repairEnd(
@@ -117,9 +150,7 @@ export async function repairEnd(
   folder: string,
   endOffset: number,
 ): Promise<SegmentRepair | undefined> {
-  const bases = (await files.list(folder))
-    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
-    .filter((base) => base !== undefined);
+  const bases = await segmentBases(files, folder);
   const below = bases.filter((base) => base < endOffset);
   if (below.length === 0) return undefined;
   const base = Math.max(...below);

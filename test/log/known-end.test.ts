@@ -25,6 +25,7 @@ import { VirtualClock } from '../../src/runtime/clock.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
 import { offsetsText } from '../support/checkpoint-text.ts';
+import { cli } from '../support/cli.ts';
 import { ENGINES } from '../support/engines.ts';
 import { batch, scratch } from '../support/logs.ts';
 import { batchInfoOf } from '../support/memory-log.ts';
@@ -60,6 +61,7 @@ describe.each(ENGINES)('where a log ended is known, engine=$name', ({ make }) =>
     config: topicConfigForTests({
       segmentBytes: 4000,
       indexIntervalBytes: 300,
+      retentionMs: -1,
       cleanupPolicy: compact ? ['compact'] : ['delete'],
     }),
   });
@@ -265,6 +267,56 @@ describe.each(ENGINES)('where a log ended is known, engine=$name', ({ make }) =>
     writeFileSync(join(dir, CLEANER_FILE), offsetsText('t 0 72'));
     await reopened(dir, left);
     expect(warnings).toEqual([]);
+  });
+
+  const missing = [
+    { what: 'the first segment', bases: [0], start: 0, gone: [0, 36] },
+    { what: 'the first two', bases: [0, 36], start: 0, gone: [0, 72] },
+    { what: 'all', bases: [0, 36, 72], start: 0, gone: [0, 101] },
+    { what: 'the first of a log that starts later', bases: [36], start: 40, gone: [40, 72] },
+  ];
+  it.each(missing)('and where it starts, without $what', async ({ bases, start, gone }) => {
+    for (const isClean of [false, true]) {
+      const dir = await stopped(isClean);
+      const first = await open(dir);
+      // What lies before the start goes with retention, but for the segment that it is in.
+      first.partition('t', 0)!.setLogStartOffset(start);
+      if (start > 0) await first.retain();
+      await close(first, isClean ? 1 : undefined);
+      for (const base of bases) rmSync(join(dir, 't-0', segmentFileName(base, '.log')));
+      const checked = `${dir}-checked`;
+      cpSync(dir, checked, { recursive: true });
+      const kafkas = `${dir}-kafka`;
+      cpSync(dir, kafkas, { recursive: true });
+
+      const [from, to] = gone as [number, number];
+      const left = ALL.slice(to);
+      await reopened(dir, left);
+      expect(warnings.map(({ fields }) => [fields.fault, fields.offsets])).toEqual([
+        [`${segmentFileName(start, '.log')} is missing`, to - from],
+      ]);
+
+      if (!isClean) continue;
+      const { stdout } = await cli(['check', checked, '--repair', '--json']);
+      const { faults, repaired } = JSON.parse(stdout.toString()) as Record<string, { file: string }[]>;
+      expect(repaired![0]!.file).toBe(`t-0/${segmentFileName(start, '.log')}`);
+      expect(faults!.filter(({ file }) => file.startsWith('t-0'))).toEqual([]);
+      await reopened(checked, left);
+      expect(warnings).toEqual([]);
+
+      // Apache Kafka, which was there since, deletes segments too.
+      const watermarks = join(kafkas, 'replication-offset-checkpoint');
+      writeFileSync(
+        watermarks,
+        readFileSync(watermarks, 'latin1')
+          .replace(/^#crc.*\n/m, '')
+          .replace('\n2\n', '\n1\n'),
+      );
+      const manager = await open(kafkas);
+      const { logStartOffset } = manager.partition('t', 0)!.log;
+      expect(logStartOffset).toBe(to === BATCHES ? 0 : to);
+      await close(manager);
+    }
   });
 
   it('is not given to a later partition of the same name', async () => {
