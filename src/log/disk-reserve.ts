@@ -36,6 +36,8 @@ export class DiskReserve {
   readonly #options: DiskReserveOptions;
   readonly #ballast: string;
   #hasBallast = false;
+  /** Of one that lay there: it may have been cut short. */
+  #isMeasured = false;
   #reserve = 0;
   /** At the last look; infinite where the file system does not tell. */
   #usable = Number.POSITIVE_INFINITY;
@@ -165,6 +167,11 @@ export class DiskReserve {
 
   /** Where there is plenty. Not in a start, which has no time for it. */
   async #restoreBallast(): Promise<void> {
+    if (this.#hasBallast && !this.#isMeasured) {
+      this.#isMeasured = true;
+      const bytes = await this.#options.files.read(this.#ballast, BALLAST_BYTES).catch(() => undefined);
+      this.#hasBallast = bytes?.length === BALLAST_BYTES;
+    }
     if (!this.#lacksBallast() || this.#usable < this.#reserve + 2 * BALLAST_BYTES) return;
     await this.#makeBallast(BALLAST_BYTES).catch((error: Error) => {
       this.#options.logger.warn({ reason: error.message }, 'no space is kept for the next start');
@@ -179,6 +186,7 @@ export class DiskReserve {
     // Of what no file system can make smaller.
     await this.#options.files.writeAtomic(this.#ballast, randomBytes(bytes));
     this.#hasBallast = true;
+    this.#isMeasured = true;
   }
 
   #arm(): void {

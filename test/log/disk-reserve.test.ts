@@ -157,6 +157,20 @@ describe('a reserve of the disk', () => {
     expect(files.content.has(BALLAST)).toBe(false);
   });
 
+  it('makes a ballast again that is missing or was cut short, and takes any bytes for one', async () => {
+    const whole = Buffer.alloc(MEBIBYTE, 7);
+    for (const found of [undefined, Buffer.alloc(0), whole.subarray(1), Buffer.alloc(MEBIBYTE + 1), whole]) {
+      if (found === undefined) await files.remove(BALLAST);
+      else await files.writeAtomic(BALLAST, found);
+      has(20 * MEBIBYTE);
+      await opened(10 * MEBIBYTE);
+      await later(5000);
+      expect(files.content.get(BALLAST)?.length).toBe(MEBIBYTE);
+      expect(Buffer.from(files.content.get(BALLAST)!).equals(whole)).toBe(found === whole);
+      await disk.close();
+    }
+  });
+
   it('gives the ballast to the first thing that finds no space, and to nothing else', async () => {
     has(20 * MEBIBYTE);
     await opened(10 * MEBIBYTE);

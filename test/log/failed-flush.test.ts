@@ -1,12 +1,14 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Client, LATEST } from '../../src/client/client.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
-import { cutFailedFlush } from '../../src/log/failed-flush.ts';
+import { cutFailedFlush, cutWhereSynced } from '../../src/log/failed-flush.ts';
+import { silentLogger } from '../../src/runtime/logging.ts';
 import { ENGINES } from '../support/engines.ts';
-import { append, OPTIONS, scratch } from '../support/logs.ts';
+import { append, closedLog, OPTIONS, scratch } from '../support/logs.ts';
+import { FULL_SIZE } from '../support/scale.ts';
 
 const { EIO } = constants.errno;
 const NOTE = 'failed-flush-checkpoint';
@@ -77,6 +79,34 @@ describe.each(ENGINES)('after a failed flush (engine=$name)', ({ name, make, set
     const again = await start(dataDir);
     expect(existsSync(note)).toBe(false);
     expect(await values(again, 't')).toEqual(['a', 'b']);
+  });
+
+  it('a damaged byte of the note cuts nothing else than it said', async () => {
+    const dir = await closedLog(make());
+    const text = Buffer.from('0\n2\n20 20\n100 100\n');
+    const work = join(scratch(true), 'work');
+    const harms = [...text].flatMap((_, at) => [
+      text.subarray(0, at),
+      ...Array.from({ length: 8 }, (_, bit) => {
+        const flipped = Buffer.from(text);
+        flipped[at]! ^= 1 << bit;
+        return flipped;
+      }).filter((_, bit) => FULL_SIZE || bit === at % 8),
+    ]);
+    const engine = make();
+    let cuts = 0;
+    for (const harmed of [...harms, text]) {
+      rmSync(work, { recursive: true, force: true });
+      cpSync(dir, work, { recursive: true });
+      writeFileSync(join(work, NOTE), harmed);
+      const cut = await cutWhereSynced(engine.files, work, silentLogger);
+      if (cut !== undefined) cuts++;
+      const log = await engine.open(work, OPTIONS);
+      expect(log.logEndOffset, JSON.stringify(harmed.toString('latin1'))).toBe(cut === undefined ? 100 : 20);
+      await log.close();
+    }
+    expect(cuts).toBeGreaterThan(0);
+    await engine.close();
   });
 
   it('a note that counts for nothing cuts no later start', async () => {

@@ -1,7 +1,7 @@
 /** The lock on a data directory between brokers of either engine. */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFileSync, existsSync, linkSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, linkSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -68,6 +68,30 @@ describe('the lock', () => {
     linkSync(path, `${path}.taking`);
     await (await js!.lock(path, mine)).release();
     await (await native!.lock(path, mine)).release();
+  });
+
+  it('is free whatever is left of the file of one that died', async () => {
+    const path = join(scratch(true), '.lock');
+    const child = await holder(path);
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    const left = readFileSync(path);
+    const harms: (Buffer | undefined)[] = [undefined, Buffer.alloc(1 << 20, 255)];
+    for (let at = 0; at < left.length; at++) {
+      const flipped = Buffer.from(left);
+      flipped[at]! ^= 1 << (at % 8);
+      harms.push(flipped, left.subarray(0, at));
+    }
+    const files = ENGINES.map(({ make }) => make().files);
+    for (const harmed of harms) {
+      for (const [i, each] of files.entries()) {
+        if (harmed === undefined) rmSync(path, { force: true });
+        else writeFileSync(path, harmed);
+        const lock = await each.lock(path, mine);
+        await expect(files[1 - i]!.lock(path, mine)).rejects.toMatchObject(locked);
+        await lock.release();
+      }
+    }
   });
 
   it('is not that of another process with the same pid, nor that of a copy', async () => {
