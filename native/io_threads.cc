@@ -24,11 +24,12 @@ void IoThreads::enqueue(std::unique_ptr<Item> item) {
     waiting_.push_back(std::move(item));
     return;
   }
-  bool start;
+  bool start, wake;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     queue_.push_back(std::move(item));
     start = idle_ < queue_.size();
+    wake = wake_one();
   }
   if (start && threads_.size() < limit_ && !start_thread() && threads_.empty()) {
     // No thread can be had at all: work that waits is better than work that never runs.
@@ -42,7 +43,12 @@ void IoThreads::enqueue(std::unique_ptr<Item> item) {
     uv_async_send(wake_.get());
     return;
   }
-  work_waits_.notify_one();
+  if (wake) work_waits_.notify_one();
+}
+
+bool IoThreads::wake_one() {
+  if (waking_ || idle_ == 0 || queue_.empty()) return false;
+  return waking_ = true;
 }
 
 bool IoThreads::step(size_t place) {
@@ -89,7 +95,10 @@ void IoThreads::serve() {
     if (stopping_) return;
     std::unique_ptr<Item> item = std::move(queue_.front());
     queue_.pop_front();
+    waking_ = false;
+    const bool wake = wake_one();
     lock.unlock();
+    if (wake) work_waits_.notify_one();
     item->run();
     lock.lock();
     finished_.push_back(std::move(item));

@@ -68,6 +68,9 @@ class IoThreads {
 
   void enqueue(std::unique_ptr<Item> item);
   bool start_thread();
+  // Under mutex_: whether the caller has to wake a thread. One wakes at a time, and wakes the next one when it takes its
+  // work: waking costs the loop's thread more than most works take, and a thread that is done takes what waits.
+  bool wake_one();
   void serve();  // a thread's life
   void drain();
 
@@ -86,6 +89,7 @@ class IoThreads {
   Items queue_;
   Items finished_;
   size_t idle_ = 0;
+  bool waking_ = false;  // a thread was woken, and none has taken a work since
   bool stopping_ = false;
 };
 
