@@ -1,6 +1,6 @@
 /** Transactions on a whole broker: what readers of committed records get after rolls, compaction, retention and restarts, and
  * what becomes of a transaction whose topics change under it. */
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -9,6 +9,7 @@ import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { deleteGroup, deleteOffsets } from '../../src/client/groups.ts';
 import { type Broker, createBroker } from '../../src/index.ts';
 import { errorName } from '../../src/protocol/errors.ts';
+import { type RecordBatch, readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { Random } from '../support/random.ts';
 import { CALLS } from '../support/transaction-calls.ts';
@@ -362,6 +363,49 @@ describe('a transaction', () => {
       ]);
     },
   );
+
+  it('hangs where damage took its end, and is aborted by what kafka-transactions finds and sends', async () => {
+    await script.topic('hurt');
+    const p = await script.init('tx');
+    await script.produce('tx', p, ['hurt', 0], 0, ['x']);
+    await script.end('tx', p, true);
+    await client.produce('hurt', 0, [{ timestamp: 1, value: 'z' }]);
+    await stop();
+    // As after a kill: the snapshots of producers are older than the marker, the recovery point is not.
+    const folder = join(root, 'data', 'hurt-0');
+    rmSync(join(root, 'data', '.kafka_cleanshutdown'));
+    for (const name of readdirSync(folder)) if (name.endsWith('.snapshot')) rmSync(join(folder, name));
+    const path = join(folder, '00000000000000000000.log');
+    const bytes = readFileSync(path);
+    const [first, marker] = [...readBatches(bytes)] as RecordBatch[];
+    expect(marker!.isControl).toBe(true);
+    bytes[first!.sizeInBytes + 65]! ^= 1;
+    writeFileSync(path, bytes);
+    await start();
+    const stable = async () => (await client.listOffset('hurt', 0, LATEST, true)).offset;
+    expect(await stable()).toBe(0);
+    // It hangs: the partition says that it is open, its coordinator that it has ended.
+    await script.describe('tx', 'CompleteCommit');
+    const asked = { topics: [{ name: 'hurt', partitionIndexes: [0] }] };
+    const { topics } = await client.connection.request(CALLS.producers, asked, { version: 0 });
+    const [found] = topics[0]!.partitions[0]!.activeProducers;
+    expect(found).toMatchObject({ producerId: p.id, currentTxnStartOffset: 0 });
+    const producer = { id: found!.producerId, epoch: found!.producerEpoch };
+    await script.markers(producer, ['hurt', 0], false, {
+      coordinatorEpoch: Math.max(found!.coordinatorEpoch, 0),
+    });
+    expect(script.lines.at(-1)).toMatch(/-> NONE$/);
+    expect(await stable()).toBe(4);
+    const left: string[] = [];
+    for await (const { value } of client.records('hurt', 0, 0, { committedOnly: true }))
+      left.push(`${Buffer.from(value!)}`);
+    expect(left).toEqual(['z']);
+    // Its producer goes on.
+    const next = await script.init('tx');
+    await script.produce('tx', next, ['hurt', 0], 0, ['y']);
+    await script.end('tx', next, true);
+    expect(script.lines.at(-1)).toMatch(/-> NONE/);
+  });
 
   it('takes a marker again where nothing is open', async () => {
     await script.topic('t');
