@@ -238,7 +238,9 @@ async function repairLog(
   const repaired = await mend(state.files, folder, base, next, { endOffset: end });
   const done: string[] = [];
   if (epochs > 0) done.push(`${epochs} leader epochs are written again`);
-  if (repaired !== undefined)
+  if (repaired !== undefined && repaired.moved > 0)
+    done.push(`${repaired.moved} altered offsets of batches are written again`);
+  if (repaired !== undefined && repaired.bytes + repaired.offsets > 0)
     done.push(
       `${repaired.bytes} damaged bytes are moved to quarantine; ${repaired.offsets} offsets have no record now`,
     );

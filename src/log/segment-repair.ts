@@ -23,6 +23,8 @@ export interface SegmentRepair {
   readonly bytes: number;
   /** Offsets whose records are gone. */
   readonly offsets: number;
+  /** Batches that were whole but for their own offset, which was written again. */
+  readonly moved: number;
 }
 
 interface Damage {
@@ -37,17 +39,29 @@ interface Damage {
 
 const MAX_INT32 = 2 ** 31 - 1;
 
-/** The batch at a position, if it is whole and its records may follow those below `from`, and lie below `upTo`. */
-function batchAt(bytes: Buffer, position: number, from: number, upTo: number): RecordBatch | undefined {
+/** A batch whose own offset was altered. */
+interface Misplaced {
+  readonly position: number;
+  readonly baseOffset: number;
+}
+
+/** The batch at a position, if it is whole but for its offset, which no checksum covers. */
+function frameAt(bytes: Buffer, position: number): RecordBatch | undefined {
   if (position + BATCH_HEADER_BYTES > bytes.length || bytes[position + MAGIC_AT] !== 2) return undefined;
   const size = bytes.readInt32BE(position + BATCH_LENGTH_AT) + LOG_OVERHEAD_BYTES;
   if (size < BATCH_HEADER_BYTES || position + size > bytes.length) return undefined;
+  const batch = new RecordBatch(bytes.subarray(position, position + size), 0);
+  return batch.checksOut() ? batch : undefined;
+}
+
+/** The batch at a position, if it is whole and its records may follow those below `from`, and lie below `upTo`. */
+function batchAt(bytes: Buffer, position: number, from: number, upTo: number): RecordBatch | undefined {
+  if (position + BATCH_HEADER_BYTES > bytes.length) return undefined;
   const offset = bytes.readBigInt64BE(position + BASE_OFFSET_AT);
   const last = offset + BigInt(bytes.readInt32BE(position + LAST_OFFSET_DELTA_AT));
   if (offset < BigInt(from) || last < offset || last >= BigInt(Math.min(upTo, Number.MAX_SAFE_INTEGER)))
     return undefined;
-  const batch = new RecordBatch(bytes.subarray(position, position + size), 0);
-  return batch.checksOut() ? batch : undefined;
+  return frameAt(bytes, position);
 }
 
 /** No checksum covers a batch's own offset: one that leaps over offsets which come behind it was altered, and one behind a gap that
@@ -64,13 +78,28 @@ function isMisplaced(
   return next !== undefined && next.baseOffset <= batch.lastOffset;
 }
 
+/** The batch at a position, if it is whole and takes just the offsets between those before it and those behind: then they are its. */
+function misplacedAt(
+  bytes: Buffer,
+  position: number,
+  { from, upTo, border }: { readonly from: number; readonly upTo: number; readonly border: number },
+): RecordBatch | undefined {
+  const batch = frameAt(bytes, position);
+  if (batch === undefined) return undefined;
+  const behind = position + batch.sizeInBytes;
+  const next = behind < bytes.length ? batchAt(bytes, behind, from, upTo)?.baseOffset : border;
+  const deltas = bytes.readInt32BE(position + LAST_OFFSET_DELTA_AT);
+  return deltas >= 0 && next === from + deltas + 1 ? batch : undefined;
+}
+
 function findDamage(
   bytes: Buffer,
   baseOffset: number,
   nextBase: number,
   { endOffset = 0, refused }: RepairOptions,
-): Damage[] {
+): { readonly damages: Damage[]; readonly misplaced: Misplaced[] } {
   const found: Damage[] = [];
+  const misplaced: Misplaced[] = [];
   // Indexes have 31 bits for an offset of their segment.
   const upTo = Math.min(nextBase, baseOffset + MAX_INT32 + 1);
   let offset = baseOffset;
@@ -84,8 +113,17 @@ function findDamage(
       refused?.has(batch.baseOffset) === true ||
       isMisplaced(batch, bytes, at, bounds)
     ) {
-      bad ??= at;
-      at++;
+      const border = Number.isFinite(nextBase) ? nextBase : endOffset;
+      const whole = bad === undefined ? misplacedAt(bytes, at, { ...bounds, border }) : undefined;
+      if (whole === undefined || refused?.has(whole.baseOffset) === true) {
+        bad ??= at;
+        at++;
+        continue;
+      }
+      misplaced.push({ position: at, baseOffset: offset });
+      offset += bytes.readInt32BE(at + LAST_OFFSET_DELTA_AT) + 1;
+      leaderEpoch = whole.leaderEpoch;
+      at += whole.sizeInBytes;
       continue;
     }
     if (bad !== undefined)
@@ -107,7 +145,7 @@ function findDamage(
     const nextOffset = nextBase === Number.POSITIVE_INFINITY ? Math.max(offset, endOffset) : nextBase;
     found.push({ position: bad, end: bytes.length, leaderEpoch, firstOffset: offset, nextOffset });
   }
-  return found;
+  return { damages: found, misplaced };
 }
 
 async function segmentBases(files: Files, folder: string): Promise<number[]> {
@@ -125,7 +163,7 @@ export async function repairStart(
 ): Promise<SegmentRepair | undefined> {
   const first = Math.min(...(await segmentBases(files, folder)));
   const offsets = await refill(files, folder, startOffset, first);
-  return offsets === 0 ? undefined : { bytes: 0, offsets };
+  return offsets === 0 ? undefined : { bytes: 0, offsets, moved: 0 };
 }
 
 /** Writes a segment of offsets without a record, in place of one that is missing. Gives how many, 0 if there are none or too many for
@@ -203,8 +241,10 @@ export async function repairSegment(
   const { fill = emptyBatch } = options;
   const name = segmentFileName(baseOffset, '.log');
   const bytes = await readFile(join(folder, name));
-  const damages = findDamage(bytes, baseOffset, nextBase, options);
-  if (damages.length === 0) return undefined;
+  const { damages, misplaced } = findDamage(bytes, baseOffset, nextBase, options);
+  if (damages.length === 0 && misplaced.length === 0) return undefined;
+  for (const each of misplaced)
+    bytes.writeBigInt64BE(BigInt(each.baseOffset), each.position + BASE_OFFSET_AT);
   const parts: Uint8Array[] = [];
   let from = 0;
   let lostBytes = 0;
@@ -225,5 +265,5 @@ export async function repairSegment(
   for (const suffix of ['.index', '.timeindex'])
     await files.remove(join(folder, segmentFileName(baseOffset, suffix)));
   await files.writeAtomic(join(folder, name), Buffer.concat(parts));
-  return { bytes: lostBytes, offsets: lostOffsets };
+  return { bytes: lostBytes, offsets: lostOffsets, moved: misplaced.length };
 }

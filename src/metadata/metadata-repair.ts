@@ -25,10 +25,11 @@ export async function repairMetadata(
 ): Promise<SegmentRepair | undefined> {
   const repaired = await repairSegment(files, folder, baseOffset, nextBase, { ...options, fill: noOps });
   if (repaired === undefined) return undefined;
+  const { moved } = repaired;
   let { bytes, offsets } = repaired;
   for (;;) {
     const { unfit: refused } = await replayClosed(files, folder);
-    if (refused.size === 0) return { bytes, offsets };
+    if (refused.size === 0) return { bytes, offsets, moved };
     const bases = await segmentBases(files, folder);
     for (const [i, base] of bases.entries()) {
       const next = bases[i + 1] ?? Number.POSITIVE_INFINITY;

@@ -16,6 +16,7 @@ import { deleteRecords } from '../../src/client/admin.ts';
 import { Client, EARLIEST, LATEST } from '../../src/client/client.ts';
 import { commitOffsets } from '../../src/client/groups.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
+import { cli } from '../support/cli.ts';
 import { ClientDriver, type Isolation } from '../support/client-driver.ts';
 import { BRISK_GROUPS, chosen } from '../support/client-scene.ts';
 import { CLIENTS } from '../support/clients.ts';
@@ -245,6 +246,41 @@ describe.each(['native', 'js'])('ends that were given back, engine=%s', (engine)
     expect(quarantined()).toEqual(kept);
     await broker.stop();
     await expectSoundFiles();
+  });
+
+  it('a metadata log that was repaired is one that Apache Kafka goes on with', async () => {
+    let broker = await startOurs();
+    const topics = async (address: string) => {
+      const client = await Client.connect(address);
+      const found = (await client.metadata()).topics.map(({ name }) => name).sort();
+      await client.close();
+      return found;
+    };
+    const create = async (address: string, names: readonly string[]) => {
+      const client = await Client.connect(address);
+      for (const name of names) await client.createTopics([{ name, partitions: 2 }]);
+      await client.close();
+    };
+    await create(broker.address, ['kept', 'lost', 'kept-too']);
+    await broker.stop();
+    const folder = join(kafka.dataDir, '__cluster_metadata-0');
+    const path = join(folder, '00000000000000000000.log');
+    const bytes = readFileSync(path);
+    bytes[bytes.indexOf('lost')]! ^= 8;
+    writeFileSync(path, bytes);
+    const { code, stdout } = await cli(['check', kafka.dataDir, '--repair', '--json']);
+    expect([code, JSON.parse(`${stdout}`).faults]).toEqual([0, []]);
+    await kafka.start();
+    expect(await topics(kafka.address)).toEqual(['kept', 'kept-too']);
+    await create(kafka.address, ['kafkas']);
+    await kafka.stop();
+    for (let i = 0; i < 2; i++) {
+      broker = await startOurs();
+      expect(await topics(broker.address)).toEqual(['kafkas', 'kept', 'kept-too']);
+      await broker.stop();
+    }
+    // Its records are set aside, by either.
+    expect(readdirSync(kafka.dataDir).filter((name) => /^lost-.*-stray$/.test(name))).toHaveLength(2);
   });
 
   // Kafka writes the checkpoints once the folders of a deleted topic have other names: one that was killed between, and made the
