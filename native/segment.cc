@@ -129,6 +129,12 @@ Status Segment::locate(int64_t offset, int64_t size, bool may_wait, StoredBatch*
     }
     while (status.ok() && more && out->last_offset() < offset) status = walker.next(out, &more);
     *found = status.ok() && more;
+    if (!*found || out->base_offset <= offset) return status;
+    // Behind a gap, as compaction leaves one, or altered: what comes next tells.
+    StoredBatch next;
+    status = walker.next(&next, &more);
+    if (!walker.descends() && status.code != Code::kCold) return Status::Ok();
+    *found = status.ok();
     return status;
   }
 }

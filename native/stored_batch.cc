@@ -60,6 +60,12 @@ Status BatchWalker::next(StoredBatch* out, bool* found) {
     status.context = file_.path() + ": " + status.context;
     return status;
   }
+  if (out->base_offset <= last_offset_) {
+    descends_ = true;
+    return Status::Of(Code::kCorrupt, file_.path() + ": the batch at position " + std::to_string(position_) +
+                                          " does not come after the one before it");
+  }
+  last_offset_ = out->last_offset();
   last_bytes_ = out->bytes();
   position_ += out->bytes();
   *found = true;

@@ -31,10 +31,13 @@ class BatchWalker {
   BatchWalker(const File& file, int64_t segment_base_offset, int64_t position, int64_t limit, bool may_wait)
       : file_(file), base_offset_(segment_base_offset), position_(position), limit_(limit), may_wait_(may_wait) {}
 
-  // The next batch; *found is false at the limit. kCorrupt at the first header that cannot be one.
+  // The next batch; *found is false at the limit. kCorrupt at the first header that cannot be one, or where offsets do not
+  // ascend: no checksum covers them.
   Status next(StoredBatch* out, bool* found);
   // Where the next batch begins.
   int64_t position() const { return position_; }
+  // Offsets did not ascend: this batch's, or the one's before it, was altered.
+  bool descends() const { return descends_; }
 
  private:
   static constexpr int64_t kChunkBytes = 4096;
@@ -47,6 +50,8 @@ class BatchWalker {
   int64_t chunk_begins_ = 0;
   int64_t chunk_ends_ = 0;
   int64_t last_bytes_ = 0;
+  int64_t last_offset_ = -1;
+  bool descends_ = false;
   uint8_t chunk_[kChunkBytes];
 };
 

@@ -104,7 +104,8 @@ const CHUNK = 64 * 1024;
 
 /**
  * Walks over the headers of a segment from a batch's beginning on. take() gives the next batch of what was read;
- * undefined: fill() reads on, or says that the limit is reached. Both throw CORRUPT at the first header that cannot be one.
+ * undefined: fill() reads on, or says that the limit is reached. Both throw CORRUPT at the first header that cannot be one, or where
+ * offsets do not ascend: no checksum covers them.
  */
 export class BatchWalker {
   readonly #file: JsFile;
@@ -116,6 +117,9 @@ export class BatchWalker {
   #begins = 0;
   #ends = 0;
   #lastBytes = 0;
+  #lastOffset = -1;
+  /** Offsets did not ascend: this batch's, or the one's before it, was altered. */
+  descends = false;
   #chunk = FIRST_CHUNK;
 
   constructor(file: JsFile, segmentBaseOffset: number, position: number, limit: number) {
@@ -132,6 +136,13 @@ export class BatchWalker {
     const batch = new StoredBatch(this.#view, position - this.#begins, position);
     const fault = batch.fault(this.#baseOffset, this.#limit);
     if (fault !== undefined) throw corrupt(`${this.#file.path}: ${fault}`);
+    if (batch.baseOffset <= this.#lastOffset) {
+      this.descends = true;
+      throw corrupt(
+        `${this.#file.path}: the batch at position ${position} does not come after the one before it`,
+      );
+    }
+    this.#lastOffset = batch.lastOffset;
     this.#lastBytes = batch.bytes;
     this.position += batch.bytes;
     return batch;

@@ -200,6 +200,8 @@ export class JsSegment {
       const walker = new BatchWalker(file, this.baseOffset, position, size);
       const walked: StoredBatch[] = [];
       let hit: StoredBatch | undefined;
+      // Behind a gap, as compaction leaves one, or altered: what comes next tells.
+      const isCertain = () => hit !== undefined && (hit.baseOffset <= offset || walked.at(-1) !== hit);
       try {
         do {
           for (let batch = walker.take(); batch !== undefined; batch = walker.take()) {
@@ -208,9 +210,11 @@ export class JsSegment {
             if (hit === undefined && batch.lastOffset >= offset) hit = batch;
           }
           if (walked.length > MOST_REMEMBERED) walked.splice(0, walked.length - MOST_REMEMBERED);
-        } while (hit === undefined && (await walker.fill()));
+        } while (!isCertain() && (await walker.fill()));
       } catch (error) {
-        if (hit === undefined) throw error;
+        const isDoubtful = walker.descends && !isCertain();
+        if (walker.descends) walked.pop();
+        if (hit === undefined || isDoubtful) throw error;
       } finally {
         this.positions.learn(walked);
       }
