@@ -109,12 +109,12 @@ class ZeroShift {
   uint32_t table_[4][256];
 };
 
-constexpr size_t kLongBlock = 4096;
-constexpr size_t kShortBlock = 256;
+// Three such blocks are read nearly in the order in which they lie, which is what a processor fetches ahead: with blocks of
+// 4 KiB memory that is in no cache took twice as long.
+constexpr size_t kBlock = 256;
 
 // The instruction takes three cycles but one can begin each cycle: three neighbouring blocks are summed side by side,
 // then joined.
-template <size_t kBlock>
 BROADSHEET_CRC32C_TARGET inline uint32_t three_blocks(uint32_t crc, const uint8_t* data, const ZeroShift& shift) {
   uint32_t second = 0;
   uint32_t third = 0;
@@ -127,14 +127,8 @@ BROADSHEET_CRC32C_TARGET inline uint32_t three_blocks(uint32_t crc, const uint8_
 }
 
 BROADSHEET_CRC32C_TARGET uint32_t hardware(uint32_t crc, const uint8_t* data, size_t length) {
-  static const ZeroShift long_shift(kLongBlock);
-  static const ZeroShift short_shift(kShortBlock);
-  for (; length >= 3 * kLongBlock; data += 3 * kLongBlock, length -= 3 * kLongBlock) {
-    crc = three_blocks<kLongBlock>(crc, data, long_shift);
-  }
-  for (; length >= 3 * kShortBlock; data += 3 * kShortBlock, length -= 3 * kShortBlock) {
-    crc = three_blocks<kShortBlock>(crc, data, short_shift);
-  }
+  static const ZeroShift shift(kBlock);
+  for (; length >= 3 * kBlock; data += 3 * kBlock, length -= 3 * kBlock) crc = three_blocks(crc, data, shift);
   for (; length >= 8; data += 8, length -= 8) crc = step8(crc, load_little_endian(data));
   for (; length > 0; ++data, --length) crc = step1(crc, *data);
   return crc;

@@ -13,12 +13,15 @@ int FrameBuffers::class_of(size_t bytes) {
 }
 
 FrameBuffer FrameBuffers::take(size_t want) {
-  const int which = class_of(want);
-  Class& own = classes_[which];
-  if (own.free.empty()) {
-    ++allocated_;
-    return memory_.allocate(size_t{1} << (which + kSmallest));
-  }
+  const FrameBuffer kept = take_kept(want);
+  if (kept.data != nullptr) return kept;
+  ++allocated_;
+  return memory_.allocate(size_t{1} << (class_of(want) + kSmallest));
+}
+
+FrameBuffer FrameBuffers::take_kept(size_t want) {
+  Class& own = classes_[class_of(want)];
+  if (own.free.empty()) return {};
   const FrameBuffer buffer = own.free.back();
   own.free.pop_back();
   own.least = std::min(own.least, own.free.size());

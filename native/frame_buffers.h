@@ -32,6 +32,8 @@ class FrameBuffers {
   explicit FrameBuffers(FrameMemory& memory) : memory_(memory) {}
   // Capacity of at least `want`; data is null when there is no memory.
   FrameBuffer take(size_t want);
+  // The same of what is kept; data is null when nothing is.
+  FrameBuffer take_kept(size_t want);
   void give(FrameBuffer buffer);
   // Gives up what was not needed since the last trim.
   void trim();

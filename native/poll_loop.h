@@ -165,7 +165,15 @@ class PollLoop {
     std::vector<uint8_t> head;  // a short piece of a frame, received in front of the next bytes in the slab
     FrameBuffer carry;          // else [begin, end) of it: one piece of a frame, or the backlog
     size_t begin = 0, end = 0;
+    size_t last_frame = 0;  // bytes of the frame that was handed out last
     SendQueue queue;
+  };
+
+  // Where bytes are received that belong to no piece of a frame: the rest of the slab, or a buffer.
+  struct Room {
+    FrameBuffer buffer;  // its data is null for the slab
+    uint8_t* data;
+    size_t size;
   };
 
   PollLoop(const LoopOptions& options, LoopHost& host, uint8_t* slab, EventRecord* events);
@@ -185,8 +193,10 @@ class PollLoop {
 
   // poll_loop_receive.cc
   void receive(Connection& connection);
-  void receive_into_slab(Connection& connection);
+  void receive_fresh(Connection& connection);
   void receive_into_carry(Connection& connection);
+  Room room_behind(const Connection& connection, size_t before);
+  void take_in(Connection& connection, const Room& room, size_t length);
   bool received(Connection& connection, ssize_t n, int error);
   size_t take_frames(Connection& connection, int buffer, const uint8_t* data, size_t from, size_t to);
   void keep(Connection& connection, const uint8_t* bytes, size_t length);

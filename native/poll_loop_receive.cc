@@ -3,6 +3,8 @@
 // Three places for a frame's bytes. Those that arrive whole lie in the slab. A short piece (up to kHeadBytes) is kept
 // by its connection and put in front of the next bytes in the slab. A longer piece lies in a frame buffer, into which
 // the rest is received directly; that buffer grows with what arrived, never with what the peer said it would send.
+// Behind a large frame another one is likely: what follows is received into a frame buffer at once, if one is free, and
+// stays there, so that a stream of large frames is not copied from the slab.
 #include <errno.h>
 #include <sys/socket.h>
 
@@ -18,6 +20,9 @@ namespace {
 
 constexpr size_t kHeadBytes = 4096;
 constexpr size_t kBadFrameBytes = 64;
+constexpr size_t kLargeFrameBytes = 256 << 10;
+// A buffer may have so many times the bytes that arrived for it.
+constexpr size_t kGrowth = 4;
 
 int32_t frame_length(const uint8_t* at) {
   return static_cast<int32_t>(static_cast<uint32_t>(at[0]) << 24 | static_cast<uint32_t>(at[1]) << 16 |
@@ -39,7 +44,7 @@ void PollLoop::receive(Connection& connection) {
     return;
   }
   if (connection.carry.data != nullptr) receive_into_carry(connection);
-  else receive_into_slab(connection);
+  else receive_fresh(connection);
 }
 
 // True when n bytes came; else the connection may be gone.
@@ -62,21 +67,52 @@ bool PollLoop::received(Connection& connection, ssize_t n, int error) {
   return false;
 }
 
-void PollLoop::receive_into_slab(Connection& connection) {
+// For up to kConnectionBytes with the `before` that are received elsewhere.
+PollLoop::Room PollLoop::room_behind(const Connection& connection, size_t before) {
+  const size_t most = kConnectionBytes - before;
+  if (connection.last_frame >= kLargeFrameBytes && most > 0) {
+    const FrameBuffer buffer = buffers_.take_kept(connection.last_frame);
+    if (buffer.data != nullptr) return {buffer, buffer.data, std::min(most, buffer.capacity)};
+  }
+  return {{}, slab_ + slab_used_, std::min(most, kSlabBytes - slab_used_)};
+}
+
+// What was received there: frames are handed out, a piece is kept.
+void PollLoop::take_in(Connection& connection, const Room& room, size_t length) {
+  const bool in_slab = room.buffer.data == nullptr;
+  const size_t from = in_slab ? slab_used_ : 0;
+  uint8_t* const base = in_slab ? slab_ : room.data;
+  const size_t end = from + length;
+  const size_t taken = take_frames(connection, in_slab ? 0 : room.buffer.index, base, from, end);
+  const size_t left = end - taken;
+  if (in_slab) {
+    slab_used_ = taken;
+  } else if (left == length && !connection.backlog && left >= room.buffer.capacity / kGrowth) {
+    connection.carry = room.buffer;
+    connection.begin = 0;
+    connection.end = left;
+    stats_.partial += static_cast<int64_t>(left);
+    return;
+  }
+  if (left > 0 && !connection.refused) keep(connection, base + taken, left);
+  if (in_slab) return;
+  if (left == length) buffers_.give(room.buffer);
+  else lent_.push_back(room.buffer);
+}
+
+void PollLoop::receive_fresh(Connection& connection) {
   const size_t kept = connection.head.size();
-  const size_t room = std::min(kConnectionBytes, kSlabBytes - slab_used_);
-  uint8_t* const base = slab_ + slab_used_;
-  if (kept > 0) std::memcpy(base, connection.head.data(), kept);
-  const ssize_t n = ::recv(connection.fd, base + kept, room - kept, MSG_DONTWAIT);
-  if (!received(connection, n, errno)) return;
+  const Room room = room_behind(connection, 0);
+  if (kept > 0) std::memcpy(room.data, connection.head.data(), kept);
+  const ssize_t n = ::recv(connection.fd, room.data + kept, room.size - kept, MSG_DONTWAIT);
+  if (!received(connection, n, errno)) {
+    if (room.buffer.data != nullptr) buffers_.give(room.buffer);
+    return;
+  }
   stats_.partial -= static_cast<int64_t>(kept);
   connection.head.clear();
   if (connection.head.capacity() > 512) connection.head.shrink_to_fit();
-
-  const size_t end = slab_used_ + kept + static_cast<size_t>(n);
-  const size_t taken = take_frames(connection, 0, slab_, slab_used_, end);
-  slab_used_ = taken;
-  if (taken < end && !connection.refused) keep(connection, slab_ + taken, end - taken);
+  take_in(connection, room, kept + static_cast<size_t>(n));
 }
 
 // Hands out the whole frames in [from, to) of a buffer; where they end. Stops at a bound with backlog set, and at a bad
@@ -100,6 +136,7 @@ size_t PollLoop::take_frames(Connection& connection, int buffer, const uint8_t* 
       return from + shown;
     }
     const size_t end = from + 4 + static_cast<size_t>(length);
+    connection.last_frame = end - from;
     emit(SocketEvent::kFrame, connection.id, buffer, static_cast<double>(from + 4), static_cast<double>(end));
     from = end;
   }
@@ -114,7 +151,7 @@ void PollLoop::keep(Connection& connection, const uint8_t* bytes, size_t length)
     return;
   }
   size_t want = length;
-  if (!connection.backlog) want = std::min(4 + static_cast<size_t>(frame_length(bytes)), 4 * length);
+  if (!connection.backlog) want = std::min(4 + static_cast<size_t>(frame_length(bytes)), kGrowth * length);
   connection.carry = buffers_.take(want);
   if (connection.carry.data == nullptr) {
     stats_.partial -= static_cast<int64_t>(length);
@@ -134,7 +171,7 @@ void PollLoop::receive_into_carry(Connection& connection) {
   assert(connection.begin == 0 && connection.end >= 4);
   const size_t total = 4 + static_cast<size_t>(frame_length(connection.carry.data));
   if (connection.end == connection.carry.capacity) {
-    const FrameBuffer larger = buffers_.take(std::min(total, 4 * connection.end));
+    const FrameBuffer larger = buffers_.take(std::min(total, kGrowth * connection.end));
     if (larger.data == nullptr) {
       close(connection, CloseReason::kError);
       return;
@@ -143,20 +180,24 @@ void PollLoop::receive_into_carry(Connection& connection) {
     buffers_.give(connection.carry);
     connection.carry = larger;
   }
-  // The rest of the frame into the buffer; what follows it into the slab.
+  // The rest of the frame into the buffer; what follows it elsewhere.
   iovec parts[2];
   const size_t rest = std::min({total, connection.carry.capacity, connection.end + kConnectionBytes}) - connection.end;
-  parts[0] = {connection.carry.data + connection.end, rest};
-  const size_t room = std::min(kConnectionBytes - rest, kSlabBytes - slab_used_);
   const bool whole = connection.end + rest == total;
-  parts[1] = {slab_ + slab_used_, room};
+  parts[0] = {connection.carry.data + connection.end, rest};
+  if (whole) connection.last_frame = total;
+  const Room room = whole ? room_behind(connection, rest) : Room{};
+  parts[1] = {room.data, room.size};
   msghdr message{};
   message.msg_iov = parts;
-  message.msg_iovlen = whole && room > 0 ? 2 : 1;
+  message.msg_iovlen = room.size > 0 ? 2 : 1;
   const ssize_t n = ::recvmsg(connection.fd, &message, MSG_DONTWAIT);
-  if (!received(connection, n, errno)) return;
+  const int error = errno;
+  const size_t behind = n > static_cast<ssize_t>(rest) ? static_cast<size_t>(n) - rest : 0;
+  if (behind == 0 && room.buffer.data != nullptr) buffers_.give(room.buffer);
+  if (!received(connection, n, error)) return;
 
-  const size_t filled = std::min(static_cast<size_t>(n), rest);
+  const size_t filled = static_cast<size_t>(n) - behind;
   connection.end += filled;
   stats_.partial += static_cast<int64_t>(filled);
   if (connection.end < total) return;
@@ -164,13 +205,7 @@ void PollLoop::receive_into_carry(Connection& connection) {
   --frames_left_;
   emit(SocketEvent::kFrame, connection.id, connection.carry.index, 4, static_cast<double>(total));
   lend(connection);
-
-  const size_t end = slab_used_ + static_cast<size_t>(n) - filled;
-  const size_t taken = take_frames(connection, 0, slab_, slab_used_, end);
-  const size_t left = end - taken;
-  uint8_t* const at = slab_ + taken;
-  slab_used_ = taken;
-  if (left > 0 && !connection.refused) keep(connection, at, left);
+  if (behind > 0) take_in(connection, room, behind);
 }
 
 // When the tick that took a backlog's last frame is over: what is left is a piece of one frame.

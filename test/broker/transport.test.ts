@@ -152,6 +152,40 @@ describe.each(TRANSPORTS)('transport=%s', (name) => {
       expect(transport.stats()).toMatchObject({ bytesPartial: 0, bytesQueued: 0 });
     });
 
+    it('keeps streams of large frames apart, chopped anywhere, with small ones between them', async () => {
+      handler.keep = false;
+      await restart({ maxQueuedBytes: 64 << 20 });
+      let seed = 7;
+      const random = (n: number) => {
+        seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+        return Math.floor((seed / 2 ** 32) * n);
+      };
+      // No two places of it are alike for long, so that bytes which moved are seen.
+      const pattern = Buffer.from(Array.from({ length: 251 }, () => random(256)));
+      const sizes = [10, 4_000, 200_000, 300_000, 300_000, 600_000, 1_000_000, 1_100_000];
+      await Promise.all(
+        Array.from({ length: 4 }, async (_, c) => {
+          const socket = await client();
+          const bodies = Array.from({ length: scaled(16, 200) }, (_, i) => {
+            // The first has nothing but large ones, back to back.
+            const bytes = c === 0 ? 900_000 + i : 1 + random(sizes[random(sizes.length)]!);
+            const body = Buffer.alloc(bytes, pattern);
+            return body.fill(c * 16 + i, 0, Math.min(body.length, 100));
+          });
+          const stream = Buffer.concat(bodies.map(frame));
+          const answer = read(socket, stream.length);
+          for (let at = 0; at < stream.length; ) {
+            const n = c === 0 ? stream.length : 1 + random([5_000, 200_000, 2_000_000][random(3)]!);
+            socket.write(stream.subarray(at, at + n));
+            at += n;
+            if (random(2) === 0) await new Promise((resolve) => setImmediate(resolve));
+          }
+          expect((await answer).equals(stream)).toBe(true);
+        }),
+      );
+      expect(transport.stats()).toMatchObject({ bytesPartial: 0, bytesQueued: 0 });
+    });
+
     it('survives seeded chopping of many connections at once', async () => {
       let seed = 42;
       const random = (n: number) => {

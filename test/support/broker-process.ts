@@ -10,6 +10,14 @@ export interface BrokerProcessOptions {
   readonly port?: number;
 }
 
+/** BROADSHEET_ENGINE and BROADSHEET_TRANSPORT choose for every broker whose test does not: any suite runs on each combination. */
+const CHOICE = Object.fromEntries(
+  Object.entries({
+    engine: process.env.BROADSHEET_ENGINE,
+    transport: process.env.BROADSHEET_TRANSPORT,
+  }).filter((entry): entry is [string, string] => entry[1] !== undefined),
+);
+
 const running = new Set<ChildProcess>();
 process.on('exit', () => {
   for (const child of running) child.kill('SIGKILL');
@@ -30,7 +38,7 @@ export class BrokerProcess {
 
   /** Starts a broker on the directory; resolves once it says where it listens, throws with its output if it ends first. */
   static start(dataDir: string, options: BrokerProcessOptions = {}): Promise<BrokerProcess> {
-    const settings = Object.entries(options.config ?? {}).flatMap(([key, value]) => [
+    const settings = Object.entries({ ...CHOICE, ...options.config }).flatMap(([key, value]) => [
       '--set',
       `${key}=${value}`,
     ]);
