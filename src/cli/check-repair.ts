@@ -19,7 +19,7 @@ import { copyLogStarts, LOG_START_COPY_FILE } from '../log/log-starts.ts';
 import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/partition-check.ts';
 import { parsePartitionFolder } from '../log/partition-names.ts';
 import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
-import { segmentFileName } from '../log/segment-names.ts';
+import { segmentBases, segmentFileName } from '../log/segment-names.ts';
 import { refill, repairSegment } from '../log/segment-repair.ts';
 import { encodeEntries, TRANSACTION_INDEX_CHECKPOINT } from '../log/txn-index.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
@@ -219,11 +219,7 @@ async function repairLog(
 ): Promise<string | undefined> {
   const folder = join(state.dir, folderName);
   const names = await readdir(folder);
-  const bases = names
-    .filter((each) => each.endsWith('.log'))
-    .map((each) => segmentBaseOffset(each))
-    .filter((each) => each !== undefined);
-  const next = Math.min(...bases.filter((each) => each > base));
+  const next = segmentBases(names).find((each) => each > base) ?? Number.POSITIVE_INFINITY;
   let end = state.knownEnd(basename(folder));
   for (const name of names) {
     const offset = snapshotOffset(name);

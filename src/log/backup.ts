@@ -17,7 +17,7 @@ import { JsFiles } from './js-files.ts';
 import { type DirectoryCut, type LogCut, readRecoveryPoints } from './log-cut.ts';
 import { readTopicId } from './partition-loader.ts';
 import { parsePartitionFolder, partitionFolder, suffixOf } from './partition-names.ts';
-import { offsetOfFileName, SEGMENT_SUFFIXES, segmentFileName } from './segment-names.ts';
+import { offsetOfFileName, SEGMENT_SUFFIXES, segmentBases, segmentFileName } from './segment-names.ts';
 import { hasTransactionIndex } from './txn-index.ts';
 
 /**
@@ -181,9 +181,7 @@ async function copyFolder(
   linkBelow: number,
 ): Promise<void> {
   const entries = (await listFolder(`${dataDir}/${folder}`)).filter(({ directory }) => !directory);
-  const bases = entries
-    .map(({ name }) => (/^\d{20}\.log$/.test(name) ? offsetOfFileName(name) : undefined))
-    .filter((base) => base !== undefined);
+  const bases = segmentBases(entries.map(({ name }) => name));
   for (const { name, size } of entries) {
     if (/\.(deleted|tmp)$/.test(name)) continue;
     const path = `${folder}/${name}`;

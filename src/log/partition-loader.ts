@@ -134,11 +134,12 @@ async function openOrRepair(
     knownEnd > 0 ? await repairEnd(engine.files, dir, knownEnd) : undefined,
   ];
   const found = repaired.filter((each) => each !== undefined);
-  for (const each of found.length > 0 ? found : [undefined]) {
-    const isWhole = each !== undefined && each.bytes + each.offsets === 0;
-    const what = isWhole
-      ? 'offsets of batches were altered, and are written again'
-      : 'records that were on disk are damaged or missing: their bytes went to quarantine, their offsets have no record now';
+  if (found.length === 0) logger.warn({ dir, fault }, 'records that were on disk are missing');
+  for (const each of found) {
+    const what =
+      each.bytes + each.offsets === 0
+        ? 'offsets of batches were altered, and are written again'
+        : 'records that were on disk are damaged or missing: their bytes went to quarantine, their offsets have no record now';
     logger.warn({ dir, fault, ...each }, what);
   }
   return engine.open(dir, { ...options, knownEnd: 0 });

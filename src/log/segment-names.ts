@@ -13,3 +13,13 @@ export function offsetOfFileName(name: string): number | undefined {
   const offset = Number(name.slice(0, 20));
   return offset < 2 ** 53 ? offset : undefined;
 }
+
+/** Base offsets of the segments among a folder's file names, ascending. */
+export function segmentBases(names: Iterable<string>): number[] {
+  const bases: number[] = [];
+  for (const name of names) {
+    const base = offsetOfFileName(name);
+    if (base !== undefined && name === segmentFileName(base, '.log')) bases.push(base);
+  }
+  return bases.sort((a, b) => a - b);
+}

@@ -16,7 +16,7 @@ import { RecordBatch } from '../protocol/records/reader.ts';
 import { writeBatch } from '../protocol/records/writer.ts';
 import { freeQuarantineName } from './js-quarantine.ts';
 import type { Files } from './log.ts';
-import { offsetOfFileName, segmentFileName } from './segment-names.ts';
+import { segmentBases, segmentFileName } from './segment-names.ts';
 
 export interface SegmentRepair {
   /** Bytes that went to quarantine. */
@@ -148,10 +148,8 @@ function findDamage(
   return { damages: found, misplaced };
 }
 
-async function segmentBases(files: Files, folder: string): Promise<number[]> {
-  return (await files.list(folder))
-    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
-    .filter((base) => base !== undefined);
+async function basesIn(files: Files, folder: string): Promise<number[]> {
+  return segmentBases((await files.list(folder)).map(({ name }) => name));
 }
 
 /** Has a log whose first segments are missing begin where it did: whoever is to read on from there would be sent elsewhere, perhaps
@@ -161,7 +159,7 @@ export async function repairStart(
   folder: string,
   startOffset: number,
 ): Promise<SegmentRepair | undefined> {
-  const first = Math.min(...(await segmentBases(files, folder)));
+  const [first = startOffset] = await basesIn(files, folder);
   const offsets = await refill(files, folder, startOffset, first);
   return offsets === 0 ? undefined : { bytes: 0, offsets, moved: 0 };
 }
@@ -188,11 +186,12 @@ export async function repairEnd(
   folder: string,
   endOffset: number,
 ): Promise<SegmentRepair | undefined> {
-  const bases = await segmentBases(files, folder);
-  const below = bases.filter((base) => base < endOffset);
-  if (below.length === 0) return undefined;
-  const base = Math.max(...below);
-  return repairSegment(files, folder, base, Math.min(...bases.filter((each) => each > base)), { endOffset });
+  const bases = await basesIn(files, folder);
+  const last = bases.findLastIndex((base) => base < endOffset);
+  if (last < 0) return undefined;
+  return repairSegment(files, folder, bases[last]!, bases[last + 1] ?? Number.POSITIVE_INFINITY, {
+    endOffset,
+  });
 }
 
 /** What stands for the records of the offsets from one up to another: batches of a leader epoch. */

@@ -1,7 +1,7 @@
 /** The metadata log of a directory that nobody uses, as whoever checks or repairs that reads it. */
 import type { Files } from '../log/log.ts';
 import { SegmentFile } from '../log/segment-file.ts';
-import { offsetOfFileName, segmentFileName } from '../log/segment-names.ts';
+import { segmentBases, segmentFileName } from '../log/segment-names.ts';
 import { RecordBatch } from '../protocol/records/reader.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { ClusterImage, ConfigResource, ImageLoader } from './image.ts';
@@ -9,16 +9,10 @@ import { snapshotNames } from './kraft-files.ts';
 import { decodeMetadataRecord } from './records.ts';
 import { loadNewest } from './snapshot.ts';
 
-/** Ascending. */
-export async function segmentBases(files: Files, folder: string): Promise<number[]> {
-  return (await files.list(folder))
-    .map(({ name }) => (name.endsWith('.log') ? offsetOfFileName(name) : undefined))
-    .filter((base) => base !== undefined)
-    .sort((a, b) => a - b);
-}
-
 export interface ClosedMetadata {
   readonly image: ClusterImage;
+  /** Base offsets of the segments, ascending. */
+  readonly bases: readonly number[];
   /** Base offsets of the batches that do not fit what comes before them. */
   readonly unfit: ReadonlySet<number>;
 }
@@ -32,7 +26,8 @@ export async function replayClosed(files: Files, folder: string): Promise<Closed
   const loader = new ImageLoader(image);
   if (from > 0) for (const record of snapshot?.records ?? []) loader.apply(record);
   const unfit = new Set<number>();
-  for (const base of await segmentBases(files, folder)) {
+  const bases = segmentBases(names);
+  for (const base of bases) {
     const file = await SegmentFile.open(`${folder}/${segmentFileName(base, '.log')}`);
     try {
       for await (const placed of file.batches()) {
@@ -45,7 +40,7 @@ export async function replayClosed(files: Files, folder: string): Promise<Closed
       await file.close();
     }
   }
-  return { image, unfit };
+  return { image, bases, unfit };
 }
 
 function fits(batch: RecordBatch, image: ClusterImage, loader: ImageLoader, from: number): boolean {

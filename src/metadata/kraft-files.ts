@@ -88,16 +88,6 @@ export function snapshotNames(names: readonly string[]): SnapshotName[] {
   return found.sort((a, b) => b.endOffset - a.endOffset || b.epoch - a.epoch);
 }
 
-/** Base offset of the first segment among file names, or undefined if there is none. */
-export function firstSegmentOffset(names: readonly string[]): number | undefined {
-  let first: number | undefined;
-  for (const name of names) {
-    const match = /^(\d{20})\.log$/.exec(name);
-    if (match !== null) first = Math.min(first ?? Number.POSITIVE_INFINITY, Number(match[1]));
-  }
-  return first;
-}
-
 /** The state in the folder's `quorum-state`; undefined where it is missing or damaged: the log knows the last epoch too. */
 export async function readQuorumState(
   files: Files,

@@ -3,8 +3,9 @@ import { dirname } from 'node:path';
 import { PARTITION_METADATA_FILE } from '../log/checkpoints.ts';
 import type { Files, Log, LogEngine } from '../log/log.ts';
 import { parsePartitionFolder } from '../log/partition-names.ts';
+import { segmentBases } from '../log/segment-names.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { firstSegmentOffset, METADATA_FOLDER, snapshotNames } from './kraft-files.ts';
+import { METADATA_FOLDER, snapshotNames } from './kraft-files.ts';
 import { type LoadedSnapshot, loadNewest } from './snapshot.ts';
 
 export interface MetadataLogOptions {
@@ -47,7 +48,7 @@ export async function openMetadataLog(
   options: MetadataLogOptions,
   facts: LogFacts,
 ): Promise<OpenedLog> {
-  const first = firstSegmentOffset(names);
+  const [first] = segmentBases(names);
   const all = snapshotNames(names);
   // Below the log's start a snapshot is of no use.
   const usable = all.filter(({ endOffset }) => endOffset >= (first ?? 0));

@@ -8,7 +8,7 @@ import { type Fill, type RepairOptions, repairSegment, type SegmentRepair } from
 import { BatchBuilder } from '../protocol/records/writer.ts';
 import { Writer } from '../protocol/writer.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
-import { replayClosed, segmentBases } from './closed-log.ts';
+import { replayClosed } from './closed-log.ts';
 import { encodeMetadataRecord } from './records.ts';
 
 const RECORDS_PER_BATCH = 5000;
@@ -28,15 +28,16 @@ export async function repairMetadata(
   const { moved } = repaired;
   let { bytes, offsets } = repaired;
   for (;;) {
-    const { unfit: refused } = await replayClosed(files, folder);
+    const { unfit: refused, bases } = await replayClosed(files, folder);
     if (refused.size === 0) return { bytes, offsets, moved };
-    const bases = await segmentBases(files, folder);
+    const before = offsets;
     for (const [i, base] of bases.entries()) {
       const next = bases[i + 1] ?? Number.POSITIVE_INFINITY;
       const more = await repairSegment(files, folder, base, next, { refused, fill: noOps });
       bytes += more?.bytes ?? 0;
       offsets += more?.offsets ?? 0;
     }
+    if (offsets === before) throw new Error(`${folder}: batches at ${[...refused].join(', ')} stay`);
   }
 }
 

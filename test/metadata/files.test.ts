@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import {
-  firstSegmentOffset,
   formatQuorumState,
   parseQuorumState,
   prepareMetadataFolder,
@@ -102,9 +101,7 @@ describe('names in the folder', () => {
       endOffset: 417,
       epoch: 2,
     });
-    expect(firstSegmentOffset(names)).toBe(12);
     expect(snapshotNames([])).toEqual([]);
-    expect(firstSegmentOffset([])).toBeUndefined();
   });
 
   it('are made once', async () => {
