@@ -13,6 +13,7 @@ const common = {
 /** Comparisons with Apache Kafka that take minutes; the smaller size has others of their kind. */
 const ONLY_FULL = [
   'assignors',
+  'backup-size',
   'cli-kafka',
   'cluster-directory',
   'cluster-features',

@@ -12,6 +12,7 @@ import { Client, LATEST } from '../../src/client/client.ts';
 import type { CompressionName } from '../../src/protocol/compression.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { BroadsheetError } from '../../src/runtime/errors.ts';
+import { Random } from '../../test/support/random.ts';
 import {
   broadsheet,
   connected,
@@ -72,28 +73,43 @@ class Keys {
   }
 }
 
-/** Fills the topic until so many bytes were sent, as they are before they are packed. */
+/** Words in an order that does not repeat, so that codecs find as much in them as in text, however long a value is. */
+function words(bytes: number): Buffer {
+  const random = new Random(1);
+  const word = () => Buffer.from(Array.from({ length: 2 + random.int(9) }, () => 97 + random.int(26)));
+  const known = Array.from({ length: 4096 }, word);
+  const space = Buffer.from(' ');
+  const parts: Buffer[] = [];
+  for (let size = 0; size < bytes; size += parts.at(-2)!.length + 1) parts.push(random.pick(known), space);
+  return Buffer.concat(parts).subarray(0, bytes);
+}
+
+/** Fills the topic until so many bytes were sent, as they are before they are packed; segments are of an eighth of what is kept. */
 async function fill(port: number, shape: Shape, bytes: number): Promise<void> {
   (await connected(port, performance.now() + DEADLINE_MS)).close();
   const client = await Client.connect(`127.0.0.1:${port}`);
   const perBatch = shape.recordsPerBatch * (shape.valueBytes + 20);
   const batches = Math.max(SEGMENTS * 2, Math.ceil(bytes / perBatch));
-  const configs = {
-    'segment.bytes': String(Math.max(MEBIBYTE, Math.ceil(bytes / SEGMENTS))),
-    'retention.ms': '-1',
-  };
-  await client.createTopics([{ name: TOPIC, partitions: 1, configs }]);
   const keys = new Keys(Math.ceil((batches * shape.recordsPerBatch) / REPEATS));
-  const text = Buffer.alloc(shape.valueBytes + 64, 'a value as it may be, of words and numbers: ');
+  const text = words(2 * MEBIBYTE);
+  const random = new Random(2);
   let n = 0;
-  for (let batch = 0; batch < batches; batch++) {
+  const next = () => {
     const builder = new BatchBuilder({ compression: shape.codec });
     for (let i = 0; i < shape.recordsPerBatch; i++, n++) {
-      const value = Buffer.from(text.subarray(n % 64, (n % 64) + shape.valueBytes));
-      value.write(`${n} ${(n * 2_654_435_761) % 4_294_967_296}`);
+      const from = random.int(text.length - shape.valueBytes);
+      const value = Buffer.from(text.subarray(from, from + shape.valueBytes));
+      value.write(`${n} `);
       builder.append({ timestamp: Date.now(), key: keys.next(), value });
     }
-    const answer = await client.produceBytes(TOPIC, 0, builder.build());
+    return builder.build();
+  };
+  let batch = next();
+  const segmentBytes = Math.max(MEBIBYTE, Math.ceil((batch.length * batches) / SEGMENTS));
+  const configs = { 'segment.bytes': String(segmentBytes), 'retention.ms': '-1' };
+  await client.createTopics([{ name: TOPIC, partitions: 1, configs }]);
+  for (let sent = 0; sent < batches; sent++, batch = next()) {
+    const answer = await client.produceBytes(TOPIC, 0, batch);
     if (answer?.errorCode !== 0) throw new Error(`the topic is not filled: error ${answer?.errorCode}`);
   }
   await client.close();
@@ -152,6 +168,7 @@ async function clean(
   try {
     cpSync(filled, home, { recursive: true, filter: (path) => !path.endsWith('.sock') });
     const before = sum(segmentSizes(home).slice(0, -1));
+    if (before === 0) throw new Error('no segment is closed: there is nothing to clean');
     running = await starter(home, untilServed, { ...SETTINGS, ...settings });
     const { pid, port } = running;
     let peak = 0;
