@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { Client, LATEST } from '../../src/client/client.ts';
 import { createBroker } from '../../src/index.ts';
-import { RecordBatch } from '../../src/protocol/records/batch.ts';
+import { BatchHeader } from '../../src/protocol/records/batch.ts';
+import { LegacyBatch } from '../../src/protocol/records/legacy.ts';
 import { readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { BrokerProcess } from '../support/broker-process.ts';
@@ -39,7 +40,7 @@ const TEMPLATES = Array.from({ length: 17 }, () => {
   }
   return builder.build();
 });
-const CRCS = TEMPLATES.map((bytes) => new RecordBatch(bytes, 0).crc);
+const CRCS = TEMPLATES.map((bytes) => new BatchHeader(bytes).crc);
 const templateOf = (partition: number, n: number) => (5 * partition + n) % TEMPLATES.length;
 
 class Load {
@@ -84,7 +85,7 @@ async function batchesAt(address: string): Promise<number[]> {
       const fetched = await client.fetch(TOPIC, partition, n * RECORDS, { maxBytes: FETCH_BYTES });
       const before = n;
       for (const batch of readBatches(fetched.partition.records ?? new Uint8Array(0))) {
-        if (!(batch instanceof RecordBatch)) throw new Error('an old message');
+        if (batch instanceof LegacyBatch) throw new Error('an old message');
         const found = [batch.baseOffset, batch.recordCount, batch.crc];
         const wanted = [n * RECORDS, RECORDS, CRCS[templateOf(partition, n)]];
         if (`${found}` !== `${wanted}`) throw new Error(`${TOPIC}-${partition}: ${found} and not ${wanted}`);
@@ -112,62 +113,65 @@ afterEach(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-it.each(['native', 'js'] as const)('a backup of a large directory under load, by command and by call: %s', async (engine) => {
-  const ours = join(dir, 'ours');
-  const config = { engine, 'log.segment.bytes': String(SEGMENT_BYTES) };
-  const first = await BrokerProcess.start(ours, { config });
-  undo.push(() => first.kill());
-  const setup = await Client.connect(first.address);
-  await setup.createTopics([{ name: TOPIC, partitions: PARTITIONS }]);
-  await setup.close();
-  const load = new Load();
-  await load.run(first.address, 0, BYTES);
+it.each(['native', 'js'] as const)(
+  'a backup of a large directory under load, by command and by call: %s',
+  async (engine) => {
+    const ours = join(dir, 'ours');
+    const config = { engine, 'log.segment.bytes': String(SEGMENT_BYTES) };
+    const first = await BrokerProcess.start(ours, { config });
+    undo.push(() => first.kill());
+    const setup = await Client.connect(first.address);
+    await setup.createTopics([{ name: TOPIC, partitions: PARTITIONS }]);
+    await setup.close();
+    const load = new Load();
+    await load.run(first.address, 0, BYTES);
 
-  /** What was acknowledged before, and after. */
-  async function during(address: string, backup: () => Promise<unknown>): Promise<[number[], number[]]> {
-    const writing = load.run(address, PAUSE_MS);
-    const before = [...load.acknowledged];
-    const started = load.bytes;
-    await Promise.race([backup(), writing]);
-    expect(load.bytes).toBeGreaterThan(started);
-    load.stop();
-    await writing;
-    return [before, [...load.acknowledged]];
-  }
-  function expectBetween(found: number[], [before, after]: [number[], number[]]): void {
-    for (const [partition, n] of found.entries()) {
-      expect(n, `${TOPIC}-${partition}`).toBeGreaterThanOrEqual(before[partition]!);
-      expect(n, `${TOPIC}-${partition}`).toBeLessThanOrEqual(after[partition]!);
+    /** What was acknowledged before, and after. */
+    async function during(address: string, backup: () => Promise<unknown>): Promise<[number[], number[]]> {
+      const writing = load.run(address, PAUSE_MS);
+      const before = [...load.acknowledged];
+      const started = load.bytes;
+      await Promise.race([backup(), writing]);
+      expect(load.bytes).toBeGreaterThan(started);
+      load.stop();
+      await writing;
+      return [before, [...load.acknowledged]];
     }
-  }
+    function expectBetween(found: number[], [before, after]: [number[], number[]]): void {
+      for (const [partition, n] of found.entries()) {
+        expect(n, `${TOPIC}-${partition}`).toBeGreaterThanOrEqual(before[partition]!);
+        expect(n, `${TOPIC}-${partition}`).toBeLessThanOrEqual(after[partition]!);
+      }
+    }
 
-  const [byCommand, byCall] = [kafka.dataDir, join(dir, 'by-call')];
-  const commanded = await during(first.address, async () => {
-    const made = await cli(['backup', ours, byCommand, '--json']);
-    expect(made).toMatchObject({ code: 0, stderr: '' });
-    const report = JSON.parse(made.stdout.toString()) as { linkedBytes: number; copiedBytes: number };
-    // Closed segments are links; copied is what the open ones have, and the small files.
-    expect(report.linkedBytes).toBeGreaterThan(BYTES / 2);
-    expect(report.copiedBytes).toBeLessThan(PARTITIONS * 1.5 * SEGMENT_BYTES);
-  });
-  await first.kill();
+    const [byCommand, byCall] = [kafka.dataDir, join(dir, 'by-call')];
+    const commanded = await during(first.address, async () => {
+      const made = await cli(['backup', ours, byCommand, '--json']);
+      expect(made).toMatchObject({ code: 0, stderr: '' });
+      const report = JSON.parse(made.stdout.toString()) as { linkedBytes: number; copiedBytes: number };
+      // Closed segments are links; copied is what the open ones have, and the small files.
+      expect(report.linkedBytes).toBeGreaterThan(BYTES / 2);
+      expect(report.copiedBytes).toBeLessThan(PARTITIONS * 1.5 * SEGMENT_BYTES);
+    });
+    await first.kill();
 
-  const second = await createBroker({ dataDir: ours, host: '127.0.0.1', port: 0, config });
-  undo.push(() => second.close());
-  const called = await during(second.bootstrapServers, () => second.backup(byCall));
-  await second.close();
+    const second = await createBroker({ dataDir: ours, host: '127.0.0.1', port: 0, config });
+    undo.push(() => second.close());
+    const called = await during(second.bootstrapServers, () => second.backup(byCall));
+    await second.close();
 
-  for (const target of [byCommand, byCall]) {
-    expect(await cli(['check', '--deep', target])).toMatchObject({ code: 0, stderr: '' });
-  }
-  // By the other engine.
-  const other = engine === 'native' ? 'js' : 'native';
-  const restored = await BrokerProcess.start(byCall, { config: { ...config, engine: other } });
-  undo.push(() => restored.kill());
-  expectBetween(await batchesAt(restored.address), called);
-  await restored.stop();
+    for (const target of [byCommand, byCall]) {
+      expect(await cli(['check', '--deep', target])).toMatchObject({ code: 0 });
+    }
+    // By the other engine.
+    const other = engine === 'native' ? 'js' : 'native';
+    const restored = await BrokerProcess.start(byCall, { config: { ...config, engine: other } });
+    undo.push(() => restored.kill());
+    expectBetween(await batchesAt(restored.address), called);
+    await restored.stop();
 
-  await kafka.start();
-  await kafka.untilLeading(load.acknowledged.map((_, partition) => [TOPIC, partition] as const));
-  expectBetween(await batchesAt(kafka.address), commanded);
-});
+    await kafka.start();
+    await kafka.untilLeading(load.acknowledged.map((_, partition) => [TOPIC, partition] as const));
+    expectBetween(await batchesAt(kafka.address), commanded);
+  },
+);
