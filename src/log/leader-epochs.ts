@@ -19,11 +19,13 @@ export class LeaderEpochs {
   #entries: EpochEntry[] = [];
   /** Whether the entries changed since text() was last taken. */
   dirty = false;
+  #checked = false;
 
   /** Reads a checkpoint's text. Throws CORRUPT. */
   static parse(text: string): LeaderEpochs {
     const epochs = new LeaderEpochs();
-    for (const fields of parseCheckpoint(text, 2)) {
+    const lines = parseCheckpoint(text, 2);
+    for (const fields of lines) {
       const [epoch, startOffset] = fields as [number, number];
       const last = epochs.latest;
       if (last?.epoch === epoch && last.startOffset === startOffset) continue;
@@ -32,7 +34,16 @@ export class LeaderEpochs {
       }
       epochs.#entries.push({ epoch, startOffset });
     }
+    const twins = epochs.#entries.flatMap((entry) => [entry, entry]);
+    epochs.#checked =
+      lines.length === twins.length &&
+      twins.every(({ epoch, startOffset }, i) => lines[i]![0] === epoch && lines[i]![1] === startOffset);
     return epochs;
+  }
+
+  /** Whether each line of the text was there twice. */
+  get checked(): boolean {
+    return this.#checked;
   }
 
   /** The checkpoint's text; clears `dirty`. */
@@ -95,6 +106,11 @@ export class LeaderEpochs {
       floor = entry;
     }
     return UNDEFINED;
+  }
+
+  /** Whether any record was written in an epoch. */
+  has(epoch: number): boolean {
+    return this.#entries.some((entry) => entry.epoch === epoch);
   }
 
   /** The epoch in which the record at an offset was written, or -1. */

@@ -110,9 +110,7 @@ class PartitionCheck {
     this.#epochs = await this.#parsed(LEADER_EPOCH_FILE, (bytes) =>
       LeaderEpochs.parse(bytes.toString('latin1')),
     );
-    const epochCheck = new EpochCheck(this.#options.latestLeaderEpoch, this.#epochs, (file, what) =>
-      this.#fault(file, what),
-    );
+    const epochCheck = new EpochCheck(this.#options, this.#epochs, (file, what) => this.#fault(file, what));
     this.#epochCheck = epochCheck;
     const segments = this.#names.filter((name) => SEGMENT.test(name));
     const startOffset = segments.length === 0 ? 0 : Number(segments[0]!.slice(0, 20));
@@ -300,23 +298,26 @@ interface PlacedEpoch {
 }
 
 /** Leader epochs of batches in order: no checksum covers them. They do not descend, nor pass the partition's; one that leaps over
- * that of the batch behind it was altered, not that one. */
+ * that of the batch behind it was altered, not that one. One that fits is compared with the history. */
 class EpochCheck {
   readonly wrong = new Map<string, Map<number, number>>();
   readonly #latest: number;
+  readonly #clean: boolean;
   readonly #history: LeaderEpochs | undefined;
   readonly #fault: (file: string, what: string) => void;
+  #isHistoryWrong = false;
   /** Of the batches before those that are held. */
   #before = -1;
   /** At most two: what comes behind tells which one of them was altered. */
   readonly #held: PlacedEpoch[] = [];
 
   constructor(
-    latest: number | undefined,
+    { latestLeaderEpoch, clean }: CheckOptions,
     history: LeaderEpochs | undefined,
     fault: (file: string, what: string) => void,
   ) {
-    this.#latest = latest ?? Number.POSITIVE_INFINITY;
+    this.#latest = latestLeaderEpoch ?? Number.POSITIVE_INFINITY;
+    this.#clean = clean;
     this.#history = history;
     this.#fault = fault;
   }
@@ -342,19 +343,36 @@ class EpochCheck {
       const isNextWrong = noted === epoch || (after !== undefined && after >= epoch && after <= this.#latest);
       if (!isNextWrong) behind = Math.min(next, behind);
     }
-    if (epoch >= before && epoch <= behind) {
+    const fits = epoch >= before && epoch <= behind;
+    const isBatchWrong = noted >= before && noted <= behind && this.#contradicts(noted, epoch);
+    if (fits && !isBatchWrong) {
       this.#before = epoch;
-      if (noted >= 0 && noted !== epoch)
+      // Past its end a history that a kill left behind says nothing.
+      const says = this.#clean || epoch <= (this.#history?.latest?.epoch ?? -1);
+      if (says && noted >= 0 && noted !== epoch) {
+        this.#isHistoryWrong = true;
         this.#fault(LEADER_EPOCH_FILE, `offset ${offset} has leader epoch ${epoch}, not ${noted}`);
+      }
       return;
     }
-    if (epoch < before) fault(`comes after ${before}`);
+    if (fits) fault(`is not ${noted}, which ${LEADER_EPOCH_FILE} has for offset ${offset}`);
+    else if (epoch < before) fault(`comes after ${before}`);
     else if (epoch > this.#latest) fault(`has not begun: the partition's is ${this.#latest}`);
     else fault(`comes before ${behind}`);
     let right = noted >= before && noted <= behind ? noted : before;
     if (right < 0) right = Math.max(0, Math.min(next ?? 0, behind));
     const ofFile = this.wrong.get(file) ?? new Map<number, number>();
     this.wrong.set(file, ofFile.set(position, right));
+  }
+
+  /** Whether the history tells that the batch before those that are held was altered; else it may be the history that was. */
+  #contradicts(noted: number, epoch: number): boolean {
+    const history = this.#history;
+    if (history === undefined || noted === epoch || this.#isHistoryWrong) return false;
+    const [next] = this.#held;
+    if (next !== undefined && next.epoch !== history.epochOf(next.offset)) return false;
+    if (history.checked && this.#clean && Number.isFinite(this.#latest)) return true;
+    return next !== undefined && !history.has(epoch);
   }
 }
 

@@ -2,7 +2,12 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE } from '../../src/log/checkpoints.ts';
+import {
+  CLEANER_FILE,
+  LEADER_EPOCH_FILE,
+  LOG_START_FILE,
+  RECOVERY_POINT_FILE,
+} from '../../src/log/checkpoints.ts';
 import { LogCommitter } from '../../src/log/committer.ts';
 import type { LogEngine } from '../../src/log/log.ts';
 import { LogManager } from '../../src/log/log-manager.ts';
@@ -14,7 +19,7 @@ import { readBatches } from '../../src/protocol/records/reader.ts';
 import { BatchBuilder } from '../../src/protocol/records/writer.ts';
 import { VirtualClock } from '../../src/runtime/clock.ts';
 import { silentLogger } from '../../src/runtime/logging.ts';
-import { offsetsText } from '../support/checkpoint-text.ts';
+import { epochsText, offsetsText } from '../support/checkpoint-text.ts';
 import { cli } from '../support/cli.ts';
 import { ENGINES } from '../support/engines.ts';
 import { batch, OPTIONS, scratch } from '../support/logs.ts';
@@ -180,18 +185,23 @@ const CASES: readonly Case[] = [
   },
 ];
 
+/** A partition's folder with 80 batches of epochs 3, 5 (from 30) and 8 (from 60), in segments at 0, 36 and 72. */
+async function threeEpochs(engine: LogEngine): Promise<{ dir: string; epochs: number[] }> {
+  const dir = join(scratch(true), 't-0');
+  const log = await engine.open(dir, OPTIONS);
+  const epochs = Array.from({ length: 80 }, (_, i) => [3, 5, 8][Math.floor(i / 30)]!);
+  for (const [i, epoch] of epochs.entries()) {
+    const bytes = batch({ maxTimestamp: 1, payload: new Uint8Array(50).fill(i) });
+    log.stage(bytes, 0, bytes.length, epoch, 1000);
+    engine.commit(() => {});
+  }
+  await engine.close();
+  return { dir, epochs };
+}
+
 describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
   it('finds the leader epoch that was altered, and writes it again', async () => {
-    const engine = make();
-    const dir = join(scratch(true), 't-0');
-    const log = await engine.open(dir, OPTIONS);
-    const epochs = Array.from({ length: 80 }, (_, i) => [3, 5, 8][Math.floor(i / 30)]!);
-    for (const [i, epoch] of epochs.entries()) {
-      const bytes = batch({ maxTimestamp: 1, payload: new Uint8Array(50).fill(i) });
-      log.stage(bytes, 0, bytes.length, epoch, 1000);
-      engine.commit(() => {});
-    }
-    await engine.close();
+    const { dir, epochs } = await threeEpochs(make());
     // Segments begin at 0, 36 and 72; where an epoch begins, what is next to it may have either.
     for (const i of [0, 1, 29, 30, 35, 36, 59, 60, 71, 72, 79]) {
       const path = join(dir, segmentFileName(i < 36 ? 0 : i < 72 ? 36 : 72, '.log'));
@@ -222,6 +232,41 @@ describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
       [{ file: segmentFileName(36, '.log'), what }],
     ]);
     expect(readFileSync(path)).toEqual(whole);
+  });
+
+  const HISTORY = epochsText('3 0', '5 30', '8 60');
+  const OF_KAFKA = '0\n3\n3 0\n5 30\n8 60\n';
+  const SEGMENTS = [0, 36, 72].map((base) => segmentFileName(base, '.log'));
+
+  it.each([
+    { history: HISTORY, batch: 29, altered: 4, right: 3 },
+    { history: HISTORY, batch: 29, altered: 5, right: 3 },
+    { history: HISTORY, batch: 30, altered: 3, right: 5 },
+    { history: HISTORY, batch: 30, altered: 4, right: 5 },
+    { history: HISTORY, batch: 59, altered: 7, right: 5 },
+    { history: HISTORY, batch: 79, altered: 9, right: 8 },
+    { history: OF_KAFKA, batch: 29, altered: 4, right: 3 },
+    // Either may have been altered.
+    { history: OF_KAFKA, batch: 30, altered: 3, right: undefined },
+    { history: HISTORY, batch: 30, altered: 3, right: undefined, clean: false },
+    { history: OF_KAFKA.replace('5', '4'), batch: 0, altered: 3, right: undefined },
+    { history: epochsText('3 0', '5 30'), batch: 0, altered: 3, right: undefined },
+    // A kill came before the history was written.
+    { history: epochsText('3 0', '5 30'), batch: 0, altered: 3, right: undefined, clean: false, faults: [] },
+  ])('compares leader epochs that fit with the history: $#', async (each) => {
+    const { dir } = await threeEpochs(make());
+    writeFileSync(join(dir, LEADER_EPOCH_FILE), each.history);
+    const file = SEGMENTS.findLast((name) => Number(name.slice(0, 20)) <= each.batch)!;
+    const position = (each.batch - Number(file.slice(0, 20))) * SIZE;
+    const bytes = readFileSync(join(dir, file));
+    bytes.writeInt32BE(each.altered, position + 12);
+    writeFileSync(join(dir, file), bytes);
+    const report = await checkPartition(dir, { clean: each.clean ?? true, latestLeaderEpoch: 9 });
+    const faulty = [...new Set(report.faults.map((fault) => fault.file))];
+    expect(faulty).toEqual(each.faults ?? [each.right === undefined ? LEADER_EPOCH_FILE : file]);
+    expect([...report.epochs].map(([name, found]) => [name, [...found]])).toEqual(
+      each.right === undefined ? [] : [[file, [[position, each.right]]]],
+    );
   });
 
   it.each(CASES)('mends $what', async ({ isClean, gone = [], files, harm }) => {
