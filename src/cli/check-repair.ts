@@ -20,7 +20,7 @@ import { type Fault, type PartitionReport, segmentBaseOffset } from '../log/part
 import { parsePartitionFolder } from '../log/partition-names.ts';
 import { decodeSnapshot, snapshotOffset } from '../log/producer-snapshot.ts';
 import { segmentBases, segmentFileName } from '../log/segment-names.ts';
-import { refill, repairSegment } from '../log/segment-repair.ts';
+import { refill, repairSegment, rewriteEpochs } from '../log/segment-repair.ts';
 import { encodeEntries, TRANSACTION_INDEX_CHECKPOINT } from '../log/txn-index.ts';
 import { METADATA_FOLDER } from '../metadata/kraft-files.ts';
 import {
@@ -29,7 +29,6 @@ import {
   readMetaProperties,
 } from '../metadata/meta-properties.ts';
 import { repairMetadata } from '../metadata/metadata-repair.ts';
-import { LEADER_EPOCH_AT } from '../protocol/records/batch.ts';
 import { BroadsheetError } from '../runtime/errors.ts';
 import { silentLogger } from '../runtime/logging.ts';
 
@@ -195,22 +194,6 @@ async function isWhole(path: string): Promise<boolean> {
   }
 }
 
-/** What no checksum covers costs no record: it is as the batches around it and the history say. Gives how many were wrong. */
-async function repairEpochs(
-  { files, partitions }: RepairState,
-  folder: string,
-  name: string,
-): Promise<number> {
-  const epochs = partitions.get(basename(folder))?.epochs.get(name);
-  if (epochs === undefined) return 0;
-  const path = join(folder, name);
-  const bytes = await readFile(path);
-  for (const [position, epoch] of epochs) bytes.writeInt32BE(epoch, position + LEADER_EPOCH_AT);
-  // Another file: a backup may share this one.
-  await files.writeAtomic(path, bytes);
-  return epochs.size;
-}
-
 async function repairLog(
   state: RepairState,
   folderName: string,
@@ -229,11 +212,17 @@ async function repairLog(
     const offsets = await refill(state.files, folder, base, Number.isFinite(next) ? next : end);
     return offsets === 0 ? undefined : `is written again without records: ${offsets} offsets have none now`;
   }
-  const epochs = await repairEpochs(state, folder, segmentFileName(base, '.log'));
+  const name = segmentFileName(base, '.log');
+  const report = state.partitions.get(basename(folder));
+  // What no checksum covers costs no record: it is as the batches around it and the history say.
+  const epochs = report?.epochs.get(name) ?? new Map<number, number>();
+  if (epochs.size > 0) await rewriteEpochs(join(folder, name), epochs);
   const mend = isMetadata ? repairMetadata : repairSegment;
-  const repaired = await mend(state.files, folder, base, next, { endOffset: end });
+  // A segment that has to be mended is in memory.
+  const onlyEpochs = !isMetadata && report?.damaged.has(name) === false && end <= report.endOffset;
+  const repaired = onlyEpochs ? undefined : await mend(state.files, folder, base, next, { endOffset: end });
   const done: string[] = [];
-  if (epochs > 0) done.push(`${epochs} leader epochs are written again`);
+  if (epochs.size > 0) done.push(`${epochs.size} leader epochs are written again`);
   if (repaired !== undefined && repaired.moved > 0)
     done.push(`${repaired.moved} altered offsets of batches are written again`);
   if (repaired !== undefined && repaired.bytes + repaired.offsets > 0)

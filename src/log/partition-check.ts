@@ -60,6 +60,8 @@ export interface PartitionReport {
   readonly topicId: string | undefined;
   /** Leader epochs that batches ought to have, by segment file and position, of those that can't have the one that they have. */
   readonly epochs: ReadonlyMap<string, ReadonlyMap<number, number>>;
+  /** Files with faults that are no leader epochs of batches. */
+  readonly damaged: ReadonlySet<string>;
   /** What is wrong. */
   readonly faults: readonly Fault[];
   /** What is not, but worth knowing: a torn end that the next start cuts off. */
@@ -87,6 +89,7 @@ class PartitionCheck {
   readonly #faults: Fault[] = [];
   readonly #remarks: Fault[] = [];
   readonly #told = new Map<string, number>();
+  readonly #damaged = new Set<string>();
   #names: readonly string[] = [];
   #epochs: LeaderEpochs | undefined;
   readonly #aborted = new Map<string, readonly AbortedTransaction[]>();
@@ -110,7 +113,7 @@ class PartitionCheck {
     this.#epochs = await this.#parsed(LEADER_EPOCH_FILE, (bytes) =>
       LeaderEpochs.parse(bytes.toString('latin1')),
     );
-    const epochCheck = new EpochCheck(this.#options, this.#epochs, (file, what) => this.#fault(file, what));
+    const epochCheck = new EpochCheck(this.#options, this.#epochs, (file, what) => this.#tell(file, what));
     this.#epochCheck = epochCheck;
     const segments = this.#names.filter((name) => SEGMENT.test(name));
     const startOffset = segments.length === 0 ? 0 : Number(segments[0]!.slice(0, 20));
@@ -132,6 +135,7 @@ class PartitionCheck {
       hasGaps: this.#hasGaps,
       aborted: this.#aborted,
       epochs: epochCheck.wrong,
+      damaged: this.#damaged,
       topicId,
       faults: this.#faults,
       remarks: this.#remarks,
@@ -139,6 +143,11 @@ class PartitionCheck {
   }
 
   #fault(file: string, what: string): void {
+    this.#damaged.add(file);
+    this.#tell(file, what);
+  }
+
+  #tell(file: string, what: string): void {
     const told = (this.#told.get(file) ?? 0) + 1;
     this.#told.set(file, told);
     if (told < FAULTS_PER_FILE) this.#faults.push({ file, what });

@@ -3,17 +3,19 @@
  * offsets that they had, as compaction leaves them, so that everything behind keeps its offsets and readers go on over the gap.
  */
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   BASE_OFFSET_AT,
   BATCH_HEADER_BYTES,
   BATCH_LENGTH_AT,
   LAST_OFFSET_DELTA_AT,
+  LEADER_EPOCH_AT,
   LOG_OVERHEAD_BYTES,
   MAGIC_AT,
 } from '../protocol/records/batch.ts';
 import { RecordBatch } from '../protocol/records/reader.ts';
 import { writeBatch } from '../protocol/records/writer.ts';
+import { copyPath, removeFile, renamePath, syncFolder, withFile } from './js-file.ts';
 import { freeQuarantineName } from './js-quarantine.ts';
 import type { Files } from './log.ts';
 import { segmentBases, segmentFileName } from './segment-names.ts';
@@ -265,4 +267,28 @@ export async function repairSegment(
     await files.remove(join(folder, segmentFileName(baseOffset, suffix)));
   await files.writeAtomic(join(folder, name), Buffer.concat(parts));
   return { bytes: lostBytes, offsets: lostOffsets, moved: misplaced.length };
+}
+
+/** Writes the leader epochs of batches at positions of a segment again, in a copy that takes its place: a backup may share the file.
+ * Nothing of it is in memory. Rejects with IO, NO_SPACE ... */
+export async function rewriteEpochs(path: string, epochs: ReadonlyMap<number, number>): Promise<void> {
+  const temporary = `${path}.tmp`;
+  // What a kill left would be taken for another's.
+  await removeFile(temporary);
+  try {
+    await copyPath(path, temporary);
+    await withFile(temporary, 'read-write', async (file) => {
+      for (const [position, epoch] of epochs) {
+        const bytes = Buffer.alloc(4);
+        bytes.writeInt32BE(epoch);
+        file.writeNow([bytes], position + LEADER_EPOCH_AT);
+      }
+      await file.fdatasync();
+    });
+    await renamePath(temporary, path);
+  } catch (error) {
+    await removeFile(temporary).catch(() => {});
+    throw error;
+  }
+  await syncFolder(dirname(path));
 }

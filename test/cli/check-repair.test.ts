@@ -1,5 +1,5 @@
 /** check --repair lowers no log's end and no log's start, and keeps what it replaces. */
-import { mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import {
@@ -225,6 +225,11 @@ describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
     const path = join(dir, segmentFileName(36, '.log'));
     const whole = readFileSync(path);
     flip(path, 5 * SIZE + 14);
+    const harmed = readFileSync(path);
+    // A backup has it too, and a repair was killed.
+    const backup = `${path}.linked`;
+    linkSync(path, backup);
+    writeFileSync(`${path}.tmp`, 'a part');
     const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
     const what = '1 leader epochs are written again';
     expect([code, JSON.parse(stdout.toString()).repaired]).toEqual([
@@ -232,6 +237,8 @@ describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
       [{ file: segmentFileName(36, '.log'), what }],
     ]);
     expect(readFileSync(path)).toEqual(whole);
+    expect(readFileSync(backup)).toEqual(harmed);
+    expect(readdirSync(dir)).not.toContain(`${segmentFileName(36, '.log')}.tmp`);
   });
 
   const HISTORY = epochsText('3 0', '5 30', '8 60');

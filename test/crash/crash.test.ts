@@ -15,7 +15,8 @@ import { Victim } from './victim.ts';
 import { World } from './world.ts';
 
 const KILLS = scaled(15, 200);
-const ENGINES = scaled(['native'], ['native', 'js']);
+const { BROADSHEET_ENGINE } = process.env;
+const ENGINES = BROADSHEET_ENGINE === undefined ? scaled(['native'], ['native', 'js']) : [BROADSHEET_ENGINE];
 const CONFIG = {
   'log.flush.offset.checkpoint.interval.ms': '150',
   'log.flush.start.offset.checkpoint.interval.ms': '100',
@@ -41,16 +42,19 @@ class CrashTest {
   kills = 0;
   readonly killedIn = { load: 0, start: 0, stop: 0 };
 
-  readonly #engine: string;
+  readonly #engine: string | undefined;
 
-  constructor(seed: number, engine = 'native') {
+  constructor(seed: number, engine: string | undefined = BROADSHEET_ENGINE) {
     this.#engine = engine;
     this.random = new Random(seed);
     this.world = new World(this.random);
   }
 
   start(): Victim {
-    broker = new Victim(this.dataDir, { ...CONFIG, engine: this.#engine });
+    broker = new Victim(this.dataDir, {
+      ...CONFIG,
+      ...(this.#engine === undefined ? {} : { engine: this.#engine }),
+    });
     return broker;
   }
 

@@ -1,8 +1,6 @@
 /** A broker in a process of its own, started by the command line, that a test may end before it is ready. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-
-const CLI = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
+import { CHOICE, CLI } from '../support/broker-process.ts';
 
 export interface Exit {
   readonly code: number | null;
@@ -19,7 +17,10 @@ export class Victim {
   #stderr = '';
 
   constructor(dataDir: string, config: Readonly<Record<string, string>> = {}, port = 0) {
-    const sets = Object.entries(config).flatMap(([key, value]) => ['--set', `${key}=${value}`]);
+    const sets = Object.entries({ ...CHOICE, ...config }).flatMap(([key, value]) => [
+      '--set',
+      `${key}=${value}`,
+    ]);
     const args = [CLI, 'start', '--data', dataDir, '--host', '127.0.0.1', '--port', String(port)];
     this.#child = spawn(process.execPath, [...args, '--log-level', 'warn', ...sets], {
       stdio: ['ignore', 'pipe', 'pipe'],

@@ -11,7 +11,7 @@ export interface BrokerProcessOptions {
 }
 
 /** BROADSHEET_ENGINE and BROADSHEET_TRANSPORT choose for every broker whose test does not: any suite runs on each combination. */
-const CHOICE = Object.fromEntries(
+export const CHOICE = Object.fromEntries(
   Object.entries({
     engine: process.env.BROADSHEET_ENGINE,
     transport: process.env.BROADSHEET_TRANSPORT,
