@@ -216,7 +216,7 @@ async function repairLog(
   const report = state.partitions.get(basename(folder));
   // What no checksum covers costs no record: it is as the batches around it and the history say.
   const epochs = report?.epochs.get(name) ?? new Map<number, number>();
-  if (epochs.size > 0) await rewriteEpochs(join(folder, name), epochs);
+  if (epochs.size > 0) await rewriteEpochs(state.files, join(folder, name), epochs);
   const mend = isMetadata ? repairMetadata : repairSegment;
   // A segment that has to be mended is in memory.
   const onlyEpochs = !isMetadata && report?.damaged.has(name) === false && end <= report.endOffset;

@@ -15,7 +15,7 @@ import {
 } from '../protocol/records/batch.ts';
 import { RecordBatch } from '../protocol/records/reader.ts';
 import { writeBatch } from '../protocol/records/writer.ts';
-import { copyPath, removeFile, renamePath, syncFolder, withFile } from './js-file.ts';
+import { copyPath, renamePath, syncFolder, withFile } from './js-file.ts';
 import { freeQuarantineName } from './js-quarantine.ts';
 import type { Files } from './log.ts';
 import { segmentBases, segmentFileName } from './segment-names.ts';
@@ -271,10 +271,14 @@ export async function repairSegment(
 
 /** Writes the leader epochs of batches at positions of a segment again, in a copy that takes its place: a backup may share the file.
  * Nothing of it is in memory. Rejects with IO, NO_SPACE ... */
-export async function rewriteEpochs(path: string, epochs: ReadonlyMap<number, number>): Promise<void> {
+export async function rewriteEpochs(
+  files: Files,
+  path: string,
+  epochs: ReadonlyMap<number, number>,
+): Promise<void> {
   const temporary = `${path}.tmp`;
   // What a kill left would be taken for another's.
-  await removeFile(temporary);
+  await files.remove(temporary);
   try {
     await copyPath(path, temporary);
     await withFile(temporary, 'read-write', async (file) => {
@@ -287,7 +291,7 @@ export async function rewriteEpochs(path: string, epochs: ReadonlyMap<number, nu
     });
     await renamePath(temporary, path);
   } catch (error) {
-    await removeFile(temporary).catch(() => {});
+    await files.remove(temporary).catch(() => {});
     throw error;
   }
   await syncFolder(dirname(path));

@@ -224,21 +224,23 @@ describe.each(ENGINES)('check --repair, engine=$name', ({ make }) => {
     }
     const path = join(dir, segmentFileName(36, '.log'));
     const whole = readFileSync(path);
-    flip(path, 5 * SIZE + 14);
-    const harmed = readFileSync(path);
-    // A backup has it too, and a repair was killed.
+    const what = '1 leader epochs are written again';
+    // A backup has it too; at the second time a repair was killed.
     const backup = `${path}.linked`;
     linkSync(path, backup);
-    writeFileSync(`${path}.tmp`, 'a part');
-    const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
-    const what = '1 leader epochs are written again';
-    expect([code, JSON.parse(stdout.toString()).repaired]).toEqual([
-      0,
-      [{ file: segmentFileName(36, '.log'), what }],
-    ]);
-    expect(readFileSync(path)).toEqual(whole);
-    expect(readFileSync(backup)).toEqual(harmed);
-    expect(readdirSync(dir)).not.toContain(`${segmentFileName(36, '.log')}.tmp`);
+    for (const isLeft of [false, true]) {
+      flip(path, 5 * SIZE + 14);
+      const harmed = readFileSync(path);
+      if (isLeft) writeFileSync(`${path}.tmp`, 'a part');
+      const { stdout, code } = await cli(['check', dir, '--repair', '--json']);
+      expect([code, JSON.parse(stdout.toString()).repaired]).toEqual([
+        0,
+        [{ file: segmentFileName(36, '.log'), what }],
+      ]);
+      expect(readFileSync(path)).toEqual(whole);
+      if (!isLeft) expect(readFileSync(backup)).toEqual(harmed);
+      expect(readdirSync(dir)).not.toContain(`${segmentFileName(36, '.log')}.tmp`);
+    }
   });
 
   const HISTORY = epochsText('3 0', '5 30', '8 60');
