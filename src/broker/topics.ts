@@ -18,6 +18,7 @@ import { CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS, topicNameFault } from '../meta
 import { KafkaError, kafkaCodeOf } from '../protocol/errors.ts';
 import type { Clock } from '../runtime/clock.ts';
 import type { Logger } from '../runtime/logging.ts';
+import { ToldErrors } from '../runtime/told-errors.ts';
 import type { TopicConfigs } from './dynamic-config.ts';
 import { type ConfigEntry, topicConfigEntries } from './topic-config-entries.ts';
 
@@ -48,6 +49,7 @@ export function describePartition(
 
 export class Topics {
   readonly #parts: TopicsParts;
+  readonly #told: ToldErrors;
   /** What goes on with a name; the next change of it waits. */
   readonly #busy = new Map<string, Promise<unknown>>();
   /** Creations that clients' requests share. */
@@ -58,6 +60,7 @@ export class Topics {
 
   constructor(parts: TopicsParts) {
     this.#parts = parts;
+    this.#told = new ToldErrors(parts.clock);
   }
 
   /** `listener` is called with a topic's name after the topic was made, was deleted or got more partitions: the image says
@@ -115,7 +118,8 @@ export class Topics {
   /** The metadata log did not take a change. */
   #refusal(error: unknown, what: string): Refusal {
     const message = error instanceof Error ? error.message : String(error);
-    this.#parts.log.error({ reason: message }, `failed to ${what}`);
+    const line = `failed to ${what}`;
+    if (this.#told.isNew(`${line}: ${message}`)) this.#parts.log.error({ reason: message }, line);
     return { ok: false, errorCode: kafkaCodeOf(error), message };
   }
 
@@ -153,7 +157,9 @@ export class Topics {
         try {
           await this.makePartitions(topic);
         } catch (error) {
-          log.error({ topic: name, reason: (error as Error).message }, "a topic's folders could not be made");
+          const reason = (error as Error).message;
+          if (this.#told.isNew(`${name}: ${reason}`))
+            log.error({ topic: name, reason }, "a topic's folders could not be made");
           failures.set(name, error);
         }
       }),

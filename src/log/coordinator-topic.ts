@@ -21,6 +21,8 @@ const LOAD_CHUNK_BYTES = 4 * 1024 * 1024;
 const LOAD_CONCURRENCY = 4;
 /** Records of one batch in appendMany(). */
 const RECORDS_PER_BATCH = 1000;
+/** How long it takes at least to say that the topic could not be made. */
+const CREATION_HOLD_MS = 1000;
 /** What a record takes beside its key and value, at most. */
 const RECORD_OVERHEAD = 32;
 /** The header of a batch. */
@@ -110,10 +112,20 @@ export class CoordinatorTopic implements AppendListener {
   prepare(): Promise<number> | undefined {
     if (this.#creation !== undefined) return this.#creation;
     if (this.exists) return undefined;
-    this.#creation = this.#parts.create().finally(() => {
+    this.#creation = this.#create().finally(() => {
       this.#creation = undefined;
     });
     return this.#creation;
+  }
+
+  /** What failed is held for a moment: there are clients that ask again at once, on a full disk for minutes. */
+  async #create(): Promise<number> {
+    const code = await this.#parts.create();
+    if (code !== KafkaError.NONE)
+      await new Promise<void>((resolve) => {
+        this.#parts.clock.setTimer(CREATION_HOLD_MS, resolve);
+      });
+    return code;
   }
 
   /** The number of an id's partition; -1 while the topic does not exist. */

@@ -17,6 +17,8 @@ const LEAST_BALLAST_BYTES = 64 << 10;
 /** The reserve, unless one is set: no more than a twentieth of the file system. */
 const DEFAULT_RESERVE_BYTES = 64 << 20;
 const LOOK_MS = 5000;
+/** Without a reserve: with less, after a write that found no space, none is tried. */
+const LEAST_BYTES = 64 << 10;
 /** When the disk is full, or the ballast is missing. */
 const LOOK_SOON_MS = 1000;
 /** A write that found no space where the file system says that there is some (a quota): how long nothing is tried. */
@@ -90,7 +92,8 @@ export class DiskReserve {
     const { dataDir, clock } = this.#options;
     if (this.#usable >= this.#enough || clock.monotonic() < this.#heldUntil)
       return `a write to ${dataDir} found no space, where ${this.#usable} bytes were left: nothing is appended for a moment`;
-    return `${dataDir} has ${this.#usable} bytes left, and nothing is appended until there are ${this.#enough}: ${this.#kept()}`;
+    const text = `${dataDir} has ${this.#usable} bytes left, and nothing is appended until there are ${this.#enough}`;
+    return this.#reserve === 0 ? text : `${text}: ${this.#kept()}`;
   }
 
   #kept(): string {
@@ -99,22 +102,23 @@ export class DiskReserve {
 
   /** When records are taken again: more than what made it full, so that it does not change with every file. */
   get #enough(): number {
-    return this.#reserve + Math.ceil(this.#reserve / 8);
+    return this.#reserve === 0 ? LEAST_BYTES : this.#reserve + Math.ceil(this.#reserve / 8);
   }
 
   /** Has producers refused after a write that found no space. Gives the error to tell. */
   onNoSpace(error: BroadsheetError): BroadsheetError {
     this.#heldUntil = this.#options.clock.monotonic() + HOLD_MS;
-    this.#fill(error.message);
-    void this.look();
+    const wasFull = this.#full;
+    this.#full = true;
     const left = Number.isFinite(this.#usable) ? `${this.#usable} bytes` : 'an unknown number of bytes';
-    const message = `no space in ${this.#options.dataDir}, which had ${left} left: ${error.message}`;
+    const looked = this.look();
+    // Others took what was left since the last look: the log is to say what there is.
+    if (!wasFull) void looked.then(() => this.#tellFull(error.message));
+    const message = `no space in ${this.#options.dataDir}, which had ${left} left at the last look: ${error.message}`;
     return new BroadsheetError('NO_SPACE', message, error.errno, { cause: error });
   }
 
-  #fill(reason: string): void {
-    if (this.#full) return;
-    this.#full = true;
+  #tellFull(reason: string): void {
     const fields = { usableBytes: this.#usable, reserveBytes: this.#reserve, reason };
     this.#options.logger.error(fields, 'the disk is full: records are refused until there is space');
   }
@@ -157,7 +161,9 @@ export class DiskReserve {
   #judge(): void {
     if (!this.#full) {
       // A little above, where single requests do not fit any more.
-      if (this.#usable < this.#reserve + this.#reserve / 16) this.#fill(this.#fullText());
+      if (this.#usable >= this.#reserve + this.#reserve / 16) return;
+      this.#full = true;
+      this.#tellFull(this.#fullText());
       return;
     }
     if (this.#usable < this.#enough || this.#options.clock.monotonic() < this.#heldUntil) return;

@@ -144,7 +144,7 @@ describe('Produce', () => {
       errorMessage: expect.stringMatching(text),
     });
     expect(await client.produce('t', batch(['lost']))).toMatchObject(
-      refused('^no space in /data, which had 600000 bytes left: write x: no space$'),
+      refused('^no space in /data, which had 600000 bytes left at the last look: write x: no space$'),
     );
     for (const topic of ['u', 'new'])
       expect(await client.produce(topic, batch(['lost']))).toMatchObject(refused('/data .*600000 bytes'));

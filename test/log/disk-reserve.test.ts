@@ -105,12 +105,33 @@ describe('a reserve of the disk', () => {
   it('refuses after a write that found no space, though the file system says there is some', async () => {
     has(20 * MEBIBYTE);
     await opened(0);
-    const error = disk.onNoSpace(new BroadsheetError('NO_SPACE', 'write x: Disk quota exceeded', 122));
+    has(100_000);
+    const quota = new BroadsheetError('NO_SPACE', 'write x: Disk quota exceeded', 122);
+    const error = disk.onNoSpace(quota);
+    disk.onNoSpace(quota);
     expect([error.code, error.errno]).toEqual(['NO_SPACE', 122]);
-    expect(error.message).toBe('no space in /d, which had 20971520 bytes left: write x: Disk quota exceeded');
-    expect(disk.refusal(1)).toMatch(/^a write to \/d found no space, where 20971520 bytes were left/);
+    expect(error.message).toBe(
+      'no space in /d, which had 20971520 bytes left at the last look: write x: Disk quota exceeded',
+    );
+    await settle();
+    expect(disk.refusal(1)).toMatch(/^a write to \/d found no space, where 100000 bytes were left/);
+    // Once, with what is left by now.
+    const full = { usableBytes: 100_000, reserveBytes: 0, reason: quota.message };
+    expect(logger.lines.map(({ fields }) => fields)).toEqual([full]);
     for (let second = 1; second < 5; second++) await later(1000);
     expect(disk.refusal(1)).toBeDefined();
+    await later(1000);
+    expect(disk.refusal(1)).toBeUndefined();
+  });
+
+  it('without a reserve tries no write again where next to nothing is left', async () => {
+    has(20 * MEBIBYTE);
+    await opened(0);
+    has(9216);
+    disk.onNoSpace(new BroadsheetError('NO_SPACE', 'write'));
+    for (let second = 0; second < 10; second++) await later(1000);
+    expect(disk.refusal(1)).toBe('/d has 9216 bytes left, and nothing is appended until there are 65536');
+    has(MEBIBYTE);
     await later(1000);
     expect(disk.refusal(1)).toBeUndefined();
   });
