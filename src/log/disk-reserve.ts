@@ -17,8 +17,8 @@ const LEAST_BALLAST_BYTES = 64 << 10;
 /** The reserve, unless one is set: no more than a twentieth of the file system. */
 const DEFAULT_RESERVE_BYTES = 64 << 20;
 const LOOK_MS = 5000;
-/** Without a reserve: with less, after a write that found no space, none is tried. */
-const LEAST_BYTES = 64 << 10;
+/** Without a reserve: with less, once the ballast went, records are refused, or they would take its place. */
+const LEAST_BYTES = 2 * BALLAST_BYTES;
 /** When the disk is full, or the ballast is missing. */
 const LOOK_SOON_MS = 1000;
 /** A write that found no space where the file system says that there is some (a quota): how long nothing is tried. */
@@ -30,7 +30,7 @@ export interface DiskReserveOptions {
   readonly files: Files;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** 0: none; negative: the default. */
+  /** 0: none but the ballast; negative: the default. */
   readonly reserveBytes: number;
 }
 
@@ -147,11 +147,11 @@ export class DiskReserve {
         this.#sent -= this.#unseen;
         this.#unseen = recent;
         this.#stride = Math.max((usableBytes - this.#reserve) / 2, 1 << 20);
-        this.#judge();
-        if (this.#hasBallast && (this.#reserve === 0 || usableBytes < BALLAST_BYTES)) {
+        if (this.#hasBallast && this.#isBallastNeeded()) {
           this.#hasBallast = false;
           await files.remove(this.#ballast);
         }
+        this.#judge();
       } else if (this.#full && this.#options.clock.monotonic() >= this.#heldUntil) this.#full = false;
     } catch (error) {
       logger.warn({ reason: (error as Error).message }, 'it is not known how much space is left');
@@ -161,7 +161,8 @@ export class DiskReserve {
   #judge(): void {
     if (!this.#full) {
       // A little above, where single requests do not fit any more.
-      if (this.#usable >= this.#reserve + this.#reserve / 16) return;
+      const least = this.#reserve + this.#reserve / 16;
+      if (this.#usable >= (this.#reserve > 0 ? least : this.#hasBallast ? 0 : LEAST_BYTES)) return;
       this.#full = true;
       this.#tellFull(this.#fullText());
       return;
@@ -171,6 +172,12 @@ export class DiskReserve {
     this.#options.logger.info({ usableBytes: this.#usable }, 'there is space again: records are taken');
   }
 
+  /** Without a reserve producers may take all the rest but what is left for a start. */
+  #isBallastNeeded(): boolean {
+    const isShort = this.#reserve > 0 || this.#full || this.#usable < LEAST_BALLAST_BYTES;
+    return this.#usable < BALLAST_BYTES && isShort;
+  }
+
   /** Where there is plenty. Not in a start, which has no time for it. */
   async #restoreBallast(): Promise<void> {
     if (this.#hasBallast && !this.#isMeasured) {
@@ -178,14 +185,14 @@ export class DiskReserve {
       const bytes = await this.#options.files.read(this.#ballast, BALLAST_BYTES).catch(() => undefined);
       this.#hasBallast = bytes?.length === BALLAST_BYTES;
     }
-    if (!this.#lacksBallast() || this.#usable < this.#reserve + 2 * BALLAST_BYTES) return;
+    if (!this.#lacksBallast() || this.#usable < this.#reserve + LEAST_BYTES) return;
     await this.#makeBallast(BALLAST_BYTES).catch((error: Error) => {
       this.#options.logger.warn({ reason: error.message }, 'no space is kept for the next start');
     });
   }
 
   #lacksBallast(): boolean {
-    return !this.#hasBallast && this.#reserve > 0;
+    return !this.#hasBallast && Number.isFinite(this.#usable);
   }
 
   async #makeBallast(bytes: number): Promise<void> {

@@ -1,5 +1,5 @@
 /** A broker on real file systems of a few mebibytes that fill up: what is refused, what goes on, and that it goes on by itself. */
-import { existsSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { Client } from '../../src/client/client.ts';
@@ -16,6 +16,8 @@ import { CALLS } from '../support/transaction-calls.ts';
 
 const MEBIBYTES = 64;
 const PRODUCERS = 64;
+/** So many that a stop takes less than the ballast, where each file has a page. */
+const FEW = 8;
 const RECORD_BYTES = 64 * 1024;
 /** A refused producer that goes on hears it this often. */
 const REFUSALS = scaled(3, 30);
@@ -90,8 +92,8 @@ describe.each(CASES)('engine=$name on $disk', ({ name, disk: kind }) => {
   }
 
   /** Many producers at once, each to a partition of its own, until each was refused several times in a row. */
-  async function produceUntilFull(topic: string): Promise<Load> {
-    const taken = Array.from({ length: PRODUCERS }, () => 0);
+  async function produceUntilFull(topic: string, producers = PRODUCERS): Promise<Load> {
+    const taken = Array.from({ length: producers }, () => 0);
     const texts: string[] = [];
     await Promise.all(
       taken.map(async (_, producer) => {
@@ -225,15 +227,21 @@ describe.each(CASES)('engine=$name on $disk', ({ name, disk: kind }) => {
     disk = smallDisk(kind, MEBIBYTES);
     let client = await start({ 'log.disk.reserve.bytes': '0' });
     await client.createTopics([
-      { name: 't', partitions: PRODUCERS },
+      { name: 't', partitions: FEW },
       { name: 'u', partitions: 1 },
     ]);
     await eightMegabytes(client, 'u');
-    const { taken, texts } = await produceUntilFull('t');
+    await expect.poll(() => existsSync(join(dataDir(), BALLAST_FILE)), { timeout: 30_000 }).toBe(true);
+    const { taken, texts } = await produceUntilFull('t', FEW);
     for (const text of texts) expect(text).toContain(dataDir());
     expect(texts.some((text) => /no space left|ENOSPC/i.test(text))).toBe(true);
     await expectAll(client, 't', taken);
-    // A kill here is what the next start has to do with.
+    // As a kill would leave it, and others take what is left.
+    await stop();
+    rmSync(join(dataDir(), '.kafka_cleanshutdown'));
+    disk.fill();
+    client = await start({ 'log.disk.reserve.bytes': '0' });
+    await expectAll(client, 't', taken);
     await client.deleteTopics(['u']);
     await resumes(client, 't', taken);
     await expectAll(client, 't', taken);

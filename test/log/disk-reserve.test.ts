@@ -47,10 +47,11 @@ describe('a reserve of the disk', () => {
     ['is what it is set to', 10, 100, 10],
     ['may be none', 0, 100, 0],
   ])('%s', async (_, reserve, total, mebibytes) => {
-    has(mebibytes * MEBIBYTE * 1.07, total * MEBIBYTE);
+    has(Math.max(mebibytes * 1.07, 2) * MEBIBYTE, total * MEBIBYTE);
     await opened(reserve < 0 ? reserve : reserve * MEBIBYTE);
     expect(disk.refusal(0)).toBeUndefined();
-    has(Math.max(mebibytes * MEBIBYTE - 1, 0), total * MEBIBYTE);
+    await later(1000);
+    has(Math.max(mebibytes * MEBIBYTE - 1, 100_000), total * MEBIBYTE);
     await later(5000);
     // Nothing is refused for a reserve of no byte.
     expect(disk.refusal(0) !== undefined).toBe(mebibytes > 0);
@@ -105,7 +106,7 @@ describe('a reserve of the disk', () => {
   it('refuses after a write that found no space, though the file system says there is some', async () => {
     has(20 * MEBIBYTE);
     await opened(0);
-    has(100_000);
+    has(5_000_000);
     const quota = new BroadsheetError('NO_SPACE', 'write x: Disk quota exceeded', 122);
     const error = disk.onNoSpace(quota);
     disk.onNoSpace(quota);
@@ -114,9 +115,9 @@ describe('a reserve of the disk', () => {
       'no space in /d, which had 20971520 bytes left at the last look: write x: Disk quota exceeded',
     );
     await settle();
-    expect(disk.refusal(1)).toMatch(/^a write to \/d found no space, where 100000 bytes were left/);
+    expect(disk.refusal(1)).toMatch(/^a write to \/d found no space, where 5000000 bytes were left/);
     // Once, with what is left by now.
-    const full = { usableBytes: 100_000, reserveBytes: 0, reason: quota.message };
+    const full = { usableBytes: 5_000_000, reserveBytes: 0, reason: quota.message };
     expect(logger.lines.map(({ fields }) => fields)).toEqual([full]);
     for (let second = 1; second < 5; second++) await later(1000);
     expect(disk.refusal(1)).toBeDefined();
@@ -124,16 +125,36 @@ describe('a reserve of the disk', () => {
     expect(disk.refusal(1)).toBeUndefined();
   });
 
-  it('without a reserve tries no write again where next to nothing is left', async () => {
+  it('without a reserve keeps the ballast, which is not for records', async () => {
     has(20 * MEBIBYTE);
     await opened(0);
-    has(9216);
+    await later(1000);
+    expect(files.content.get(BALLAST)?.length).toBe(MEBIBYTE);
+    has(100_000);
+    await later(5000);
+    expect([files.content.has(BALLAST), disk.refusal(1)]).toEqual([true, undefined]);
+    // It goes after a write that found no space, and where others took the rest.
     disk.onNoSpace(new BroadsheetError('NO_SPACE', 'write'));
+    await settle();
+    expect(files.content.has(BALLAST)).toBe(false);
+    has(1.1 * MEBIBYTE);
     for (let second = 0; second < 10; second++) await later(1000);
-    expect(disk.refusal(1)).toBe('/d has 9216 bytes left, and nothing is appended until there are 65536');
-    has(MEBIBYTE);
+    expect(disk.refusal(1)).toBe(
+      `/d has ${1.1 * MEBIBYTE} bytes left, and nothing is appended until there are 2097152`,
+    );
+    await disk.close();
+    await opened(0);
+    expect(disk.refusal(1)).toBeUndefined();
+    has(4096);
+    await later(5000);
+    expect(files.content.has(BALLAST)).toBe(false);
+    has(MEBIBYTE + 4096);
+    await opened(0);
+    expect(disk.refusal(1)).toContain('until there are 2097152');
+    has(2 * MEBIBYTE);
     await later(1000);
     expect(disk.refusal(1)).toBeUndefined();
+    expect(files.content.get(BALLAST)?.length).toBe(MEBIBYTE);
   });
 
   it('lets records through where nobody can tell', async () => {
