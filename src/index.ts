@@ -121,6 +121,7 @@ export async function createBroker(options: CreateBrokerOptions = {}): Promise<B
     clock: systemClock,
     log,
     control: true,
+    startsAgain: temporary === undefined,
   }).catch(async (error: unknown) => {
     await temporary?.remove();
     throw error;

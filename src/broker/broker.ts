@@ -61,6 +61,8 @@ export interface BrokerParts {
   readonly cleaner?: SegmentCleaner;
   /** Whether commands on this machine may ask by way of the directory. Default: no. */
   readonly control?: boolean;
+  /** Whether a later broker may start in the directory. Default: yes. */
+  readonly startsAgain?: boolean;
 }
 
 type Undo = () => Promise<void> | void;
@@ -120,6 +122,7 @@ export class BrokerInstance implements TransportHandler {
     const disk = new DiskReserve({
       ...{ dataDir, files: engine.files, clock, logger: this.#loggers.get('logs') },
       reserveBytes: config.number('log.disk.reserve.bytes'),
+      keepsBallast: this.#parts.startsAgain ?? true,
     });
     const lock = await disk.first(() => engine.files.lock(`${dataDir}/.lock`, `${process.pid}\n`));
     this.#undo.push(

@@ -32,6 +32,8 @@ export interface DiskReserveOptions {
   readonly logger: Logger;
   /** 0: none but the ballast; negative: the default. */
   readonly reserveBytes: number;
+  /** Default: yes. */
+  readonly keepsBallast?: boolean;
 }
 
 export class DiskReserve {
@@ -162,7 +164,7 @@ export class DiskReserve {
     if (!this.#full) {
       // A little above, where single requests do not fit any more.
       const least = this.#reserve + this.#reserve / 16;
-      if (this.#usable >= (this.#reserve > 0 ? least : this.#hasBallast ? 0 : LEAST_BYTES)) return;
+      if (this.#usable >= (this.#reserve === 0 && this.#lacksBallast() ? LEAST_BYTES : least)) return;
       this.#full = true;
       this.#tellFull(this.#fullText());
       return;
@@ -192,7 +194,8 @@ export class DiskReserve {
   }
 
   #lacksBallast(): boolean {
-    return !this.#hasBallast && Number.isFinite(this.#usable);
+    const { keepsBallast = true } = this.#options;
+    return keepsBallast && !this.#hasBallast && Number.isFinite(this.#usable);
   }
 
   async #makeBallast(bytes: number): Promise<void> {

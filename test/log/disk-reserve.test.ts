@@ -22,8 +22,8 @@ const has = (usableBytes: number, totalBytes = 100 * 1024 * MEBIBYTE) => {
   };
 };
 
-async function opened(reserveBytes: number): Promise<void> {
-  disk = new DiskReserve({ dataDir: '/d', files, clock, logger, reserveBytes });
+async function opened(reserveBytes: number, keepsBallast = true): Promise<void> {
+  disk = new DiskReserve({ dataDir: '/d', files, clock, logger, reserveBytes, keepsBallast });
   await disk.open();
 }
 
@@ -155,6 +155,17 @@ describe('a reserve of the disk', () => {
     await later(1000);
     expect(disk.refusal(1)).toBeUndefined();
     expect(files.content.get(BALLAST)?.length).toBe(MEBIBYTE);
+  });
+
+  it('has no ballast in a directory that goes with the broker', async () => {
+    has(20 * MEBIBYTE);
+    await opened(0, false);
+    await later(5000);
+    has(MEBIBYTE);
+    await later(5000);
+    expect([files.content.has(BALLAST), disk.refusal(1)]).toEqual([false, undefined]);
+    await disk.close();
+    expect(files.content.has(BALLAST)).toBe(false);
   });
 
   it('lets records through where nobody can tell', async () => {
