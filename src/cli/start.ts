@@ -76,22 +76,31 @@ function explained(error: unknown): unknown {
   return new BroadsheetError(error.code, `${error.message}: ${advice}`);
 }
 
+/** With 1,000 partitions one takes half of that. */
+const LONG_START_MS = 1000;
+
 /**
  * Runs `work` with V8 set for a start, and gives V8 its defaults back:
  * - The young generation stays as small as it begins. What a start makes lives on, so V8 would let it grow to its most, 16 MB that
  *   it keeps while idle; collecting a small one more often costs no more.
  * - On Node 20 (V8 11) nothing is optimized: with many partitions its compiler took more processor time than what it made then
- *   saved, and memory that stayed. Newer ones compile later, and save more than they take.
+ *   saved, and memory that stayed. Newer ones compile later, and save more than they take. So does a start that goes on: one that
+ *   has much to compute (checksums of the JS engine after a kill, a topic of many commits) takes many times as long otherwise.
  */
 async function withStartFlags<T>(work: () => Promise<T>): Promise<T> {
   const isOldV8 = Number.parseInt(process.versions.v8, 10) < 12;
   setFlagsFromString('--semi-space-growth-factor=1');
   if (isOldV8) setFlagsFromString('--no-opt');
+  const optimize = () => {
+    if (isOldV8) setFlagsFromString('--opt');
+  };
+  const longStart = setTimeout(optimize, LONG_START_MS);
   try {
     return await work();
   } finally {
+    clearTimeout(longStart);
     setFlagsFromString('--semi-space-growth-factor=2');
-    if (isOldV8) setFlagsFromString('--opt');
+    optimize();
   }
 }
 
