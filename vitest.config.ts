@@ -76,7 +76,8 @@ export default defineConfig({
           exclude: scaled([...ONLY_FULL, 'test/bench/groups.test.ts'], []),
           globalSetup: ['test/support/interop-tools.ts'],
           testTimeout: 1_800_000,
-          fileParallelism: false,
+          // In CI two files at once: each waits for processes more than it works itself.
+          maxWorkers: scaled(2, 1),
         },
       },
       {
