@@ -63,6 +63,8 @@ export class DiskBroker {
     this.journal = journal;
     this.clock = clock;
     this.#transport = new DiskTransport(() => journal.position);
+    // A coordinator's topic that could not be made says so after a second.
+    journal.whenIdle = () => clock.advance(1000);
   }
 
   static async start(options: DiskBrokerOptions): Promise<DiskBroker> {

@@ -80,6 +80,8 @@ const CHANGES = [
 
 /** Works of one kind that may run at once: libuv's pool has so many threads, our own a few more. */
 const THREADS = 4;
+/** So many turns without a work. */
+const IDLE_LONG = 1100;
 
 export class FileJournal {
   readonly #root: string;
@@ -122,6 +124,9 @@ export class FileJournal {
     return this.events.length;
   }
 
+  /** Called when nothing has happened for long: what goes on may wait for a virtual clock. */
+  whenIdle: () => void = () => {};
+
   /** Runs what waits, in an order that the seed gives, until the promise is settled. */
   async until<T>(promise: Promise<T>): Promise<T> {
     let settled = false;
@@ -134,6 +139,7 @@ export class FileJournal {
       await new Promise((resolve) => (idle < 1000 ? setImmediate(resolve) : setTimeout(resolve, 1)));
       if (settled) break;
       idle = this.stepOne() ? 0 : idle + 1;
+      if (idle === IDLE_LONG) this.whenIdle();
       if (idle > 3000) throw new Error('nothing happens any more');
     }
     return promise;
